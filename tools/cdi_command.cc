@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -27,7 +26,7 @@ absl::StatusOr<std::string> Generate(const CdiOptions& options, const std::strin
   if (!directory.ok()) return directory.status();
   CdiSource source;
   source.runtime_dir = *std::move(directory);
-  absl::StatusOr<std::vector<std::string>> plugins = FindPlugins(options.plugin);
+  absl::StatusOr<Plugins> plugins = FindPlugins(options.plugin);
   if (!plugins.ok()) return plugins.status();
   source.plugins = *std::move(plugins);
   return CdiFile(source);

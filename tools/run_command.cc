@@ -35,7 +35,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("-v,--verbose", options->verbose, "Print how the devices are made visible");
   command
       ->add_option("--plugin", options->plugin,
-                   "Path of the libibverbs provider, libroci-rdmavN.so")
+                   "Path of one of the plugins, libroci-rdmavN.so, which lie side by side")
       ->type_name("FILE");
   CLI::Option* require = command->add_flag("--require-namespace", options->require_namespace,
                                            "Fail if no mount namespace can be created");

@@ -58,6 +58,7 @@ class RunTest(unittest.TestCase):
         # An ordinary user may not be able to enter the build tree.
         self.roci = shutil.copy(ROCI, self.directory)
         self.plugin = shutil.copy(PLUGIN, self.directory)
+        shutil.copy(os.path.join(os.path.dirname(PLUGIN), 'libroci-preload.so'), self.directory)
         self.runtime_dir = os.path.join(self.directory, 'run')
         self.server = Server(self.runtime_dir, *self.server_options)
         self.addCleanup(shutil.rmtree, self.directory, True)
@@ -327,9 +328,170 @@ class FallbackTest(RunTest):
         place = os.path.join(self.directory, 'a b')
         os.mkdir(place)
         self.plugin = shutil.copy(self.plugin, place)
+        shutil.copy(os.path.join(self.directory, 'libroci-preload.so'), place)
         done = self.execute('true', options=('--no-namespace',))
         self.assertEqual(done.returncode, 125)
         self.assertIn('free of spaces', done.stderr)
+
+
+    def test_an_inner_run_replaces_the_outer_ones_variables(self):
+        script = 'echo $LD_PRELOAD; echo $RDMAV_DRIVERS'
+        done = self.execute(*self.run_command('sh', '-c', script, options=('--no-namespace',)), options=('--no-namespace',),
+                            env={**os.environ, 'LD_PRELOAD': 'libc.so.6', 'RDMAV_DRIVERS': '/none/libother'})
+        self.assertEqual(done.stdout.split(), [f'{self.directory}/libroci-preload.so:libc.so.6', f'{self.directory}/libroci:/none/libother'],
+                         done.stderr)
+        done = self.execute(*self.run_command('sh', '-c', script), options=('--no-namespace',))
+        self.assertEqual(done.stdout.split(), [], done.stderr)
+
+
+class LibibverbsTest(RunTest):
+    """Programs with a libibverbs of their own: it gets the plugin of its generation, or the user is told."""
+
+    WAYS = (('--require-namespace',), ('--no-namespace',))
+    BUILT = os.path.dirname(TREE_SERVER)
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(os.path.join(self.directory, 'lib'))
+        for name in ('library_user', 'library_user_rpath', 'library_user_runpath', 'library_opener'):
+            setattr(self, name, shutil.copy(os.path.join(self.BUILT, name), self.directory))
+
+    def give_libibverbs(self, release):
+        """The programs' own libibverbs is that of a release of rdma-core."""
+        shutil.copy(os.path.join(self.BUILT, f'libibverbs.so.1.of-{release}.so'), os.path.join(self.directory, 'lib/libibverbs.so.1'))
+
+    def give_plugin(self, number):
+        shutil.copy(os.path.join(os.path.dirname(PLUGIN), f'libroci-rdmav{number}.so'), self.directory)
+
+    def assert_refused(self, *command, said, **arguments):
+        for options in self.WAYS:
+            done = self.execute(*command, options=options, **arguments)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count('\n')), (125, '', 1), done.stderr)
+            for text in said:
+                self.assertIn(text, done.stderr)
+
+    def assert_has(self, *command, number, **arguments):
+        """Without a namespace the program has the plugin of the number; with one, `roci run` names the number."""
+        done = self.execute(*command, options=('--no-namespace',), **arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line for line in done.stdout.split() if 'rdmav' in line], [f'libroci-rdmav{number}.so'])
+        done = self.execute(*command, options=('--require-namespace', '-v'), **arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f'/libibverbs.so.1 (private ABI {number})', done.stderr)
+
+    def test_the_search_path_in_the_program_counts(self):
+        self.give_libibverbs(65)
+        self.give_plugin(65)
+        self.assert_has(self.library_user_rpath, number=65)
+        self.assert_has(self.library_user_runpath, number=65)
+
+    def test_without_one_it_is_the_systems(self):
+        self.give_libibverbs(65)
+        self.give_plugin(65)
+        self.assert_has(self.library_user, number=34)
+
+    def test_the_search_path_in_the_environment_counts(self):
+        self.give_libibverbs(58)
+        self.give_plugin(57)
+        self.assert_has(self.library_user, number=57, env={**os.environ, 'LD_LIBRARY_PATH': self.directory + '/lib'})
+
+    def test_both_layouts_of_59(self):
+        self.give_plugin(59)
+        for release in (61, 62):
+            self.give_libibverbs(release)
+            self.assert_has(self.library_user_runpath, number=59)
+
+    def test_scripts_count_as_their_interpreter(self):
+        self.give_libibverbs(64)
+        self.give_plugin(64)
+        script = os.path.join(self.directory, 'script')
+        outer = os.path.join(self.directory, 'outer')
+        for line in (self.library_user_runpath, '/usr/bin/env library_user_runpath', '/usr/bin/env -S A=1 library_user_runpath'):
+            with open(script, 'w', encoding='ascii') as file:
+                file.write(f'#!{line}\n')
+            with open(outer, 'w', encoding='ascii') as file:
+                file.write(f'#! {script} x\n')
+            os.chmod(script, 0o755)
+            os.chmod(outer, 0o755)
+            for name in ('script', 'outer', script):
+                self.assert_has(name, number=64, env={**os.environ, 'PATH': f'{self.directory}:{os.environ["PATH"]}'})
+
+    def test_a_generation_without_a_plugin_is_refused(self):
+        self.give_libibverbs(65)
+        library = f'{self.directory}/lib/libibverbs.so.1'
+        for program in (self.library_user_rpath, self.library_user_runpath):
+            self.assert_refused(program, said=('no plugin for ' + library, 'private ABI 65, IBVERBS_1.18', program, 'private ABIs 34'))
+
+    def test_a_number_with_an_unknown_layout_is_refused(self):
+        for release, said in ((35, 'private ABI 34, IBVERBS_1.13'), (66, 'private ABI 65, IBVERBS_1.19')):
+            self.give_libibverbs(release)
+            self.give_plugin(65)
+            self.assert_refused(self.library_user_runpath, said=(said,))
+
+    def test_a_child_gets_the_plugin_of_its_own_libibverbs(self):
+        self.give_libibverbs(65)
+        self.give_plugin(65)
+        done = self.execute('sh', '-c', f'{self.library_user}; echo; {self.library_user_runpath}', options=('--no-namespace',))
+        plugins = [line for line in done.stdout.split() if 'rdmav' in line]
+        self.assertEqual(plugins, ['libroci-rdmav34.so', 'libroci-rdmav65.so'], done.stderr)
+
+    def test_a_child_without_a_fitting_plugin_runs_without_one(self):
+        self.give_libibverbs(66)
+        self.give_plugin(65)
+        done = self.execute('sh', '-c', self.library_user_runpath, options=('--no-namespace',))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        os.unlink(os.path.join(self.directory, 'libroci-rdmav65.so'))
+        done = self.execute('sh', '-c', self.library_user_runpath, options=('--no-namespace',))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertNotIn('rdmav', done.stdout)
+
+    def test_a_program_that_loads_libibverbs_later(self):
+        self.give_libibverbs(65)
+        self.give_plugin(65)
+        done = self.execute(self.library_opener, options=('--no-namespace',))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertIn('libroci-rdmav65.so', done.stdout.split())
+        # The plugin is missing: the program may do without devices.
+        os.unlink(os.path.join(self.directory, 'libroci-rdmav65.so'))
+        for options in self.WAYS:
+            done = self.execute(self.library_opener, options=options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertNotIn('rdmav', done.stdout)
+            self.assertIn('find no devices', done.stderr)
+
+    def test_programs_without_libibverbs_load_none(self):
+        done = self.execute('cat', '/proc/self/maps', options=('--no-namespace',))
+        self.assertIn('libroci-preload.so', done.stdout)
+        self.assertNotIn('libibverbs', done.stdout)
+        self.assertNotIn('rdmav', done.stdout)
+
+    def test_a_static_libibverbs_is_refused(self):
+        program = os.path.join(self.BUILT, 'static_user')
+        if not os.path.exists(program):
+            self.skipTest('this system has no static libibverbs')
+        self.assert_refused(shutil.copy(program, self.directory), said=('statically linked with libibverbs', 'shared library'))
+
+    @unittest.skipUnless(IS_ROOT, 'needs root to prepare')
+    def test_a_set_user_id_program_gets_no_environment(self):
+        nobody = pwd.getpwnam('nobody')
+        program = shutil.copy(shutil.which('printenv'), os.path.join(self.directory, 'printenv'))
+        os.chmod(program, 0o4755)
+        done = self.execute(program, 'HOME', options=('--no-namespace',), user=nobody)
+        self.assertEqual((done.returncode, done.stdout), (125, ''))
+        self.assertIn('set-user-ID', done.stderr)
+        # In the user namespace of an ordinary user it has no privileges.
+        done = self.execute(program, options=('--require-namespace',), user=nobody)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('without these privileges', done.stderr)
+        for name in ('ROCI_RUNTIME_DIR', 'LD_PRELOAD', 'RDMAV_DRIVERS', 'SYSFS_PATH'):
+            self.assertNotIn(name, done.stdout)
+        # Root's own program, and one of another user in root's namespace.
+        self.assertIn('ROCI_RUNTIME_DIR', self.execute(program).stdout)
+        os.chown(program, nobody.pw_uid, nobody.pw_gid)
+        os.chmod(program, 0o4755)
+        done = self.execute(program)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertNotIn('ROCI_RUNTIME_DIR', done.stdout)
 
 
 class ErrorTest(RunTest):

@@ -90,18 +90,14 @@ std::vector<std::string> Texts(const Json& seen, const char* key) {
   return texts;
 }
 
-void FindPlugins(VerbsFacts& facts) {
-  const absl::StatusOr<std::string> plugin = FindPlugin("");
-  if (!plugin.ok()) {
-    facts.plugin_error = std::string(plugin.status().message());
+void LookForPlugins(VerbsFacts& facts) {
+  const absl::StatusOr<Plugins> plugins = FindPlugins("");
+  if (!plugins.ok()) {
+    facts.plugin_error = std::string(plugins.status().message());
     return;
   }
-  facts.plugin_dir = plugin->substr(0, plugin->rfind('/'));
-  for (const std::string& name : ListDirectory(facts.plugin_dir)) {
-    int abi = 0;
-    const bool is_plugin = std::sscanf(name.c_str(), "libroci-rdmav%d.so", &abi) == 1;
-    if (is_plugin && absl::EndsWith(name, ".so")) facts.plugin_abis.push_back(abi);
-  }
+  facts.plugin_dir = plugins->Folder();
+  facts.plugin_abis = plugins->private_abis;
 }
 
 std::string OwnPath() {
@@ -145,7 +141,7 @@ VerbsFacts TryVerbs(const std::string& runtime_dir, bool has_daemon) {
   VerbsFacts facts;
   facts.has_daemon = has_daemon;
   facts.said = end.signal != 0 ? absl::StrCat("ended by signal ", end.signal) : end.said;
-  FindPlugins(facts);
+  LookForPlugins(facts);
   Json seen = Json::parse(end.out, nullptr, /*allow_exceptions=*/false);
   if (!seen.is_object() && has_daemon) {  // `roci run` failed: the library alone
     end = RunCommand({own, "doctor", "--print-devices"});

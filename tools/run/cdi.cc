@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/run/file.h"
-#include "tools/run/show_devices.h"
 #include "verbs_provider/abi/runtime_dir.h"
 #include "verbs_provider/abi/stand_in.h"
 
@@ -70,16 +69,16 @@ Json AllDevices(const std::string& sysfs, const std::vector<Device>& devices) {
 
 Json EveryContainer(const CdiSource& source, const std::string& live) {
   Json mounts = Json::array({Mount(source.runtime_dir, source.runtime_dir, "rw")});
-  for (const std::string& plugin : source.plugins) {
+  const std::string name = source.plugins.driver.substr(source.plugins.driver.rfind('/'));
+  for (const int number : source.plugins.private_abis) {
+    const std::string file = absl::StrCat("-rdmav", number, ".so");
     mounts.push_back(
-        Mount(plugin, absl::StrCat(kCdiPlugins, plugin.substr(plugin.rfind('/'))), "ro"));
+        Mount(source.plugins.driver + file, absl::StrCat(kCdiPlugins, name, file), "ro"));
   }
   if (Exists(live + "/misc/rdma_cm")) mounts.push_back(NodeMount("rdma_cm"));
-  const std::string& plugin = source.plugins.front();
   return {
       {"env",
-       {absl::StrCat("SYSFS_PATH=", kCdiSysfs),
-        absl::StrCat("RDMAV_DRIVERS=", kCdiPlugins, DriverName(plugin.substr(plugin.rfind('/')))),
+       {absl::StrCat("SYSFS_PATH=", kCdiSysfs), absl::StrCat("RDMAV_DRIVERS=", kCdiPlugins, name),
         absl::StrCat(abi::kRuntimeDirVariable, "=", source.runtime_dir)}},
       {"mounts", mounts}};
 }

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/run/find_plugin.h"
 
 namespace roci::tools {
 
@@ -22,8 +22,8 @@ inline constexpr char kCdiSysfs[] = "/run/rocinante/sys";
 inline constexpr char kCdiPlugins[] = "/run/rocinante/lib";
 
 struct CdiSource {
-  std::string runtime_dir;           // absolute
-  std::vector<std::string> plugins;  // absolute paths of libroci-rdmav*.so, at least one
+  std::string runtime_dir;  // absolute
+  Plugins plugins;          // at least one
 };
 
 // The text of the file (JSON), from the devices that the daemon has now. NotFound: the daemon has

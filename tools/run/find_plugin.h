@@ -1,4 +1,4 @@
-// Finds the libibverbs provider.
+// Finds the plugins, libibverbs' providers.
 #pragma once
 
 #include <string>
@@ -8,12 +8,18 @@
 
 namespace roci::tools {
 
-// The absolute path of libroci-rdmavN.so: `given` if not empty, else in this program's build tree
-// or installation prefix, else in the configured library directory. It must be readable by the
-// caller.
-absl::StatusOr<std::string> FindPlugin(const std::string& given);
+/// The plugins lie side by side; libibverbs takes the one of its private ABI number.
+struct Plugins {
+  std::string driver;  // absolute path of each without "-rdmavN.so", as libibverbs takes it
+  std::vector<int> private_abis;  // N of each, sorted
 
-// The plugins of all generations of libibverbs: that of FindPlugin, and those beside it.
-absl::StatusOr<std::vector<std::string>> FindPlugins(const std::string& given);
+  bool Has(int private_abi) const;
+  std::string Folder() const;
+};
+
+/// The plugins beside `given`, the path of one, if not empty; else those in this program's build
+/// tree or installation prefix, else in the configured library directory. They must be readable by
+/// the caller.
+absl::StatusOr<Plugins> FindPlugins(const std::string& given);
 
 }  // namespace roci::tools

@@ -3,6 +3,7 @@
 
 #include <linux/netlink.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,11 +13,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "tools/run/check_program.h"
 #include "tools/run/daemon_directory.h"
+#include "tools/run/environment.h"
 #include "tools/run/file.h"
 #include "tools/run/find_plugin.h"
 #include "tools/run/mount_namespace.h"
 #include "tools/run/netlink_filter.h"
+#include "tools/run/program.h"
 #include "tools/run/show_devices.h"
 #include "verbs_provider/abi/runtime_dir.h"
 
@@ -31,67 +35,113 @@ void Complain(const std::string& message) {
   std::fprintf(stderr, "roci run: %s\n", message.c_str());
 }
 
-absl::Status Export(const char* name, const std::string& value) {
-  if (::setenv(name, value.c_str(), 1) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot set ", name));
+// The inode of this process's user namespace; 0 if there is no /proc.
+ino_t UserNamespace() {
+  struct stat st;
+  return ::stat("/proc/self/ns/user", &st) == 0 ? st.st_ino : 0;
 }
 
-// Prepends `value` to a list in an environment variable.
-absl::Status ExportFirst(const char* name, const std::string& value) {
-  const char* rest = std::getenv(name);
-  return Export(name, rest == nullptr || *rest == '\0' ? value : absl::StrCat(value, ":", rest));
-}
+// What Prepare has found.
+struct Found {
+  std::string runtime_dir;
+  std::string sysfs;
+  Plugins plugins;
+  Program program;
+};
 
-absl::Status PrepareNamespace(const std::string& sysfs, const std::string& plugin) {
+absl::Status PrepareNamespace(const Found& found) {
+  const ino_t outside = UserNamespace();
   absl::Status status = EnterPrivateMountNamespace();
   bool needs_driver_variable = false;
-  if (status.ok()) status = ShowDevices(sysfs, plugin, &needs_driver_variable);
-  if (status.ok() && needs_driver_variable)
-    status = ExportFirst("RDMAV_DRIVERS", DriverName(plugin));
+  if (status.ok()) status = ShowDevices(found.sysfs, found.plugins.driver, &needs_driver_variable);
   if (status.ok() && HasNetlink(NETLINK_RDMA)) status = RefuseNetlink(NETLINK_RDMA);
-  if (status.ok()) ::unsetenv("SYSFS_PATH");
-  return status;
+  if (!status.ok()) return status;
+  RemoveDevicesFromEnvironment();
+  if (!found.program.gains_privilege) {
+    if (needs_driver_variable) status = NameDriver(found.plugins.driver);
+    return status;
+  }
+  if (needs_driver_variable) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        found.program.path, " is set-user-ID or has capabilities, so libibverbs ignores the ",
+        "environment there, and this system has no /etc/libibverbs.d"));
+  }
+  if (UserNamespace() != outside) {
+    Complain(absl::StrCat(found.program.path,
+                          " is set-user-ID or has capabilities: it runs without ",
+                          "these privileges here. Start roci run as root, or within that program"));
+  }
+  return absl::OkStatus();
 }
 
-// Without a namespace there is no /dev/infiniband: the preloaded plugin intercepts the calls of
-// libibverbs (verbs_provider/intercept/intercept.h). Works for programs that use libibverbs and
-// keep their environment; tools that read /sys themselves do not see the devices.
-absl::Status PrepareEnvironment(const std::string& sysfs, const std::string& plugin) {
-  if (plugin.find_first_of(" :;\t\n") != std::string::npos) {
+// Without a namespace there is no /dev/infiniband: the plugin intercepts the calls of libibverbs
+// (verbs_provider/preload.c). Works for programs that use libibverbs and keep their environment;
+// tools that read /sys themselves do not see the devices.
+absl::Status PrepareEnvironment(const Found& found) {
+  if (found.program.gains_privilege) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        found.program.path,
+        " is set-user-ID or has capabilities, so it ignores the environment by ",
+        "which it would find the devices without a mount namespace. Start roci run as root"));
+  }
+  const std::string preload = found.plugins.Folder() + "/libroci-preload.so";
+  if (preload.find_first_of(" :;\t\n") != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("without a mount namespace the plugin's path must be free of spaces, ':' and "
                      "';': ",
-                     plugin));
+                     found.plugins.Folder()));
   }
-  absl::Status status = Export("SYSFS_PATH", sysfs);
-  if (status.ok()) status = ExportFirst("RDMAV_DRIVERS", DriverName(plugin));
-  if (status.ok()) status = ExportFirst("LD_PRELOAD", plugin);
+  if (::access(preload.c_str(), R_OK) != 0) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("cannot read ", preload, ", which belongs to the plugins"));
+  }
+  RemoveDevicesFromEnvironment();
+  absl::Status status = Export("SYSFS_PATH", found.sysfs);
+  if (status.ok()) status = NameDriver(found.plugins.driver);
+  if (status.ok() && CanPreload(found.program)) status = Preload(preload);
   return status;
 }
 
-absl::Status Prepare(const RunOptions& options) {
+absl::StatusOr<Found> Find(const RunOptions& options) {
   const absl::StatusOr<std::string> runtime_dir = DirectoryOfDaemon(options.runtime_dir);
   if (!runtime_dir.ok()) return runtime_dir.status();
-  const absl::StatusOr<std::string> plugin = FindPlugin(options.plugin);
-  if (!plugin.ok()) return plugin.status();
+  absl::StatusOr<Plugins> plugins = FindPlugins(options.plugin);
+  if (!plugins.ok()) return plugins.status();
   const std::string sysfs = abi::SysfsPath(*runtime_dir);
   if (!IsDirectory(sysfs + "/class/infiniband_verbs")) {
     return absl::NotFoundError(absl::StrCat("the daemon at ", *runtime_dir, " has no device tree: ",
                                             sysfs, " does not exist or is not readable"));
   }
-  absl::Status status = Export(abi::kRuntimeDirVariable, *runtime_dir);
+  return Found{*runtime_dir, sysfs, *std::move(plugins), InspectProgram(options.command[0])};
+}
+
+absl::Status Prepare(const RunOptions& options) {
+  const absl::StatusOr<Found> found = Find(options);
+  if (!found.ok()) return found.status();
+  absl::Status status = CheckProgram(found->program, found->plugins);
   if (!status.ok()) return status;
+  const std::string warning = WarningFor(found->program, found->plugins);
+  if (!warning.empty()) Complain(warning);
+  if (options.verbose && found->program.links_libibverbs) {
+    Complain(absl::StrCat(found->program.path, " loads ", found->program.libibverbs,
+                          " (private ABI ", found->program.private_abi, ")"));
+  }
+  if (!found->program.gains_privilege) {
+    status = Export(abi::kRuntimeDirVariable, found->runtime_dir);
+    if (!status.ok()) return status;
+  }
   if (!options.no_namespace) {
-    status = PrepareNamespace(sysfs, *plugin);
+    status = PrepareNamespace(*found);
     if (options.verbose) {
-      Complain(status.ok()
-                   ? absl::StrCat("devices of ", *runtime_dir, " are visible in a mount namespace")
-                   : absl::StrCat("no mount namespace (", status.message(),
-                                  "): falling back to SYSFS_PATH (`roci doctor` has the cost)"));
+      Complain(
+          status.ok()
+              ? absl::StrCat("devices of ", found->runtime_dir, " are visible in a mount namespace")
+              : absl::StrCat("no mount namespace (", status.message(),
+                             "): falling back to SYSFS_PATH (`roci doctor` has the cost)"));
     }
     if (status.ok() || options.require_namespace) return status;
   }
-  return PrepareEnvironment(sysfs, *plugin);
+  return PrepareEnvironment(*found);
 }
 
 // Explains an errno of execvp if its text is not sufficient.

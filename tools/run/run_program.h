@@ -9,7 +9,7 @@ namespace roci::tools {
 
 struct RunOptions {
   std::string runtime_dir;           // --runtime-dir; empty: see abi::RuntimeDir
-  std::string plugin;                // path of libroci-rdmavN.so; empty: see FindPlugin
+  std::string plugin;                // path of one plugin; empty: see FindPlugins
   bool verbose = false;              // print on standard error which method is used
   bool require_namespace = false;    // fail instead of using the environment
   bool no_namespace = false;         // use the environment

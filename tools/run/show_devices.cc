@@ -21,7 +21,7 @@ constexpr char kClass[] = "/sys/class";
 constexpr char kDevices[] = "/dev/infiniband";
 constexpr char kDriverDirectory[] = "/etc/libibverbs.d";
 constexpr char kDriverFile[] = "roci.driver";
-// Has a link to the plugin if the plugin's path has characters that a driver file cannot contain.
+// A link to the plugins' folder if their path has characters that a driver file cannot contain.
 constexpr char kPluginDirectory[] = "roci";
 
 bool IsOurs(const std::string& entry) {
@@ -96,19 +96,19 @@ bool FitsDriverFile(const std::string& path) {
   return path.find_first_of(" \t\n") == std::string::npos;
 }
 
-absl::Status ShowDriver(const std::string& plugin) {
+absl::Status ShowDriver(const std::string& driver) {
   absl::Status status = MirrorDirectory(kDriverDirectory, [](const std::string& name) {
     return name != kDriverFile && name != kPluginDirectory;
   });
   if (!status.ok()) return status;
-  std::string name = DriverName(plugin);
+  std::string name = driver;
   if (!FitsDriverFile(name)) {
-    const std::string directory = absl::StrCat(kDriverDirectory, "/", kPluginDirectory);
-    const std::string link = directory + plugin.substr(plugin.rfind('/'));
-    if (::mkdir(directory.c_str(), 0755) != 0 || ::symlink(plugin.c_str(), link.c_str()) != 0) {
+    const std::string link = absl::StrCat(kDriverDirectory, "/", kPluginDirectory);
+    const size_t slash = driver.rfind('/');
+    if (::symlink(driver.substr(0, slash).c_str(), link.c_str()) != 0) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", link));
     }
-    name = DriverName(link);
+    name = link + driver.substr(slash);
   }
   return WriteFile(absl::StrCat(kDriverDirectory, "/", kDriverFile),
                    absl::StrCat("driver ", name, "\n"));
@@ -116,14 +116,7 @@ absl::Status ShowDriver(const std::string& plugin) {
 
 }  // namespace
 
-std::string DriverName(const std::string& plugin) {
-  const size_t suffix = plugin.rfind("-rdmav");
-  return suffix == std::string::npos || plugin.find('/', suffix) != std::string::npos
-             ? std::string()
-             : plugin.substr(0, suffix);
-}
-
-absl::Status ShowDevices(const std::string& sysfs, const std::string& plugin,
+absl::Status ShowDevices(const std::string& sysfs, const std::string& driver,
                          bool* needs_driver_variable) {
   const std::string live = sysfs + "/class";
   std::vector<std::string> nodes;
@@ -139,7 +132,7 @@ absl::Status ShowDevices(const std::string& sysfs, const std::string& plugin,
   if (status.ok()) status = ShowRdmaCm(live);
   if (status.ok()) status = ShowNodes(nodes);
   *needs_driver_variable = !IsDirectory(kDriverDirectory);
-  if (status.ok() && !*needs_driver_variable) status = ShowDriver(plugin);
+  if (status.ok() && !*needs_driver_variable) status = ShowDriver(driver);
   return status;
 }
 

@@ -8,14 +8,12 @@
 
 namespace roci::tools {
 
-// `sysfs` is the daemon's tree (abi::SysfsPath), `plugin` the absolute path of the provider.
-// Devices of the kernel stay visible; those of another daemon, from an outer `roci run`, do not.
+// `sysfs` is the daemon's tree (abi::SysfsPath), `driver` the path of the plugins
+// (Plugins::driver). Devices of the kernel stay visible; those of another daemon, from an outer
+// `roci run`, do not.
 // `*needs_driver_variable` becomes true if this machine has no /etc/libibverbs.d, so that the
-// plugin must be named in the environment.
-absl::Status ShowDevices(const std::string& sysfs, const std::string& plugin,
+// plugins must be named in the environment.
+absl::Status ShowDevices(const std::string& sysfs, const std::string& driver,
                          bool* needs_driver_variable);
-
-// The plugin's path for libibverbs: without "-rdmavN.so". Empty if it does not end with that.
-std::string DriverName(const std::string& plugin);
 
 }  // namespace roci::tools

@@ -68,6 +68,13 @@ ssize_t fake_read(int fd, void* data, size_t size) { return read(fd, data, size)
 ssize_t fake_write(int fd, const void* data, size_t size) { return write(fd, data, size); }
 int fake_ioctl(int fd, unsigned long request, void* data) { return ioctl(fd, request, data); }
 
+// What libibverbs calls first to find devices. (A program that uses it has loaded libnl.)
+struct nl_sock;
+__attribute__((weak)) nl_sock* nl_socket_alloc();
+void fake_look_for_devices() {
+  if (&nl_socket_alloc != nullptr) nl_socket_alloc();
+}
+
 // Has the newest public symbol version.
 void newest_call() {}
 }

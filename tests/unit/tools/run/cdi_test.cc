@@ -40,7 +40,7 @@ class CdiTest : public ::testing::Test {
   Json Generate() const {
     const absl::StatusOr<std::string> file =
         CdiFile({.runtime_dir = directory_,
-                 .plugins = {"/lib/a/libroci-rdmav34.so", "/lib/a/libroci-rdmav59.so"}});
+                 .plugins = {.driver = "/lib/a/libroci", .private_abis = {34, 59}}});
     return file.ok() ? Json::parse(*file) : Json();
   }
 
@@ -110,9 +110,11 @@ TEST_F(CdiTest, OnlySocketsAndDevicesAreWritable) {
 
 TEST_F(CdiTest, WithoutADeviceThereIsNoFile) {
   fs::remove_all(Live() + "infiniband_verbs");
-  EXPECT_EQ(
-      CdiFile({.runtime_dir = directory_, .plugins = {"/a/libroci-rdmav34.so"}}).status().code(),
-      absl::StatusCode::kNotFound);
+  EXPECT_EQ(CdiFile({.runtime_dir = directory_,
+                     .plugins = {.driver = "/a/libroci", .private_abis = {34}}})
+                .status()
+                .code(),
+            absl::StatusCode::kNotFound);
 }
 
 }  // namespace

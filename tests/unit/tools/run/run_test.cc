@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tools/run/file.h"
 #include "tools/run/find_plugin.h"
@@ -54,26 +55,44 @@ TEST(NetlinkFilter, RefusesOneFamilyAlone) {
 
 TEST(NetlinkFilter, KnowsFamiliesThatAreNotThere) { EXPECT_FALSE(HasNetlink(4000)); }
 
-TEST(DriverName, IsThePathWithoutTheSuffix) {
-  EXPECT_EQ(DriverName("/a/libroci-rdmav34.so"), "/a/libroci");
-  EXPECT_EQ(DriverName("/a-rdmav1/libroci-rdmav59.so"), "/a-rdmav1/libroci");
-  EXPECT_EQ(DriverName("/a-rdmav1/libroci.so"), "");
-  EXPECT_EQ(DriverName("libroci.so"), "");
-}
+// A temporary folder.
+class Folder {
+ public:
+  Folder() : path_(mkdtemp(name_)) {}
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
 
-TEST(FindPlugin, TakesTheOneThatIsNamedAndMakesItAbsolute) {
-  char name[] = "/tmp/run_test.XXXXXX";
-  const std::string directory = mkdtemp(name);
-  const std::string plugin = directory + "/libroci-rdmav34.so";
-  EXPECT_FALSE(FindPlugin(plugin).ok());
-  std::ofstream(plugin) << "x";
+ private:
+  char name_[32] = "/tmp/run_test.XXXXXX";
+  std::string path_;
+};
+
+TEST(FindPlugins, TakesThoseBesideTheOneThatIsNamedAndMakesTheirPathAbsolute) {
+  const Folder folder;
+  EXPECT_FALSE(FindPlugins(folder / "libroci-rdmav34.so").ok());
+  for (const char* name : {"libroci-rdmav65.so", "libroci-rdmav34.so", "libroci-rdmav.so",
+                           "libroci-rdmav7x.so", "libother-rdmav57.so", "libroci-rdmav59.so.1"}) {
+    std::ofstream(folder / name) << "x";
+  }
   const auto before = std::filesystem::current_path();
-  std::filesystem::current_path(directory);
-  const auto found = FindPlugin("./libroci-rdmav34.so");
+  std::filesystem::current_path(folder.path());
+  const auto found = FindPlugins("./libroci-rdmav34.so");
   std::filesystem::current_path(before);
   ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(*found, plugin);
-  std::filesystem::remove_all(directory);
+  EXPECT_EQ(found->driver, folder / "libroci");
+  EXPECT_EQ(found->Folder(), folder.path());
+  EXPECT_EQ(found->private_abis, (std::vector<int>{34, 65}));
+  EXPECT_TRUE(found->Has(65));
+  EXPECT_FALSE(found->Has(57));
+}
+
+TEST(FindPlugins, RefusesOtherNames) {
+  const Folder folder;
+  for (const char* name : {"libroci.so", "libroci-rdmav.so", "libroci-rdmavx.so"}) {
+    std::ofstream(folder / name) << "x";
+    EXPECT_FALSE(FindPlugins(folder / name).ok()) << name;
+  }
 }
 
 TEST(File, ListsAndWrites) {
