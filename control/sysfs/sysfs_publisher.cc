@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/config/port_arguments.h"
 #include "control/loop/log.h"
+#include "control/sysfs/hardware_counters.h"
 #include "dataplane/base/async_event.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/rdma_cm.h"
@@ -18,21 +19,6 @@ constexpr roce::TimeNs kBusyPeriodNs = 250'000'000;
 constexpr roce::TimeNs kLinkPeriodNs = roce::kNsPerSecond;  // polling of link states
 
 constexpr uint64_t kPort = 1;
-
-std::string DropCounterName(size_t reason) {
-  return absl::StrCat("rx_drop_", std::string(roce::kDropReasonNames[reason]));
-}
-
-std::vector<std::string> HardwareCounterNames() {
-  std::vector<std::string> names;
-  for (const std::string_view name : roce::kQpCounterNames) names.emplace_back(name);
-  for (size_t i = 1; i < roce::kDropReasonCount; ++i) names.push_back(DropCounterName(i));
-  return names;
-}
-
-uint64_t Qp(const dataplane::DeviceSnapshot& snapshot, roce::QpCounter counter) {
-  return snapshot.qp[static_cast<size_t>(counter)];
-}
 
 uint64_t SumOfDrops(const dataplane::DeviceSnapshot& s) {
   // Frames that are not RoCE are not dropped but passed to the control plane.
@@ -53,45 +39,12 @@ std::vector<CounterValue> PortValues(const dataplane::DeviceSnapshot& s) {
           {"port_xmit_wait", s.tx_blocked}};
 }
 
-// The counter names of rdma_rxe, then our own.
-std::vector<CounterValue> HardwareValues(const dataplane::DeviceSnapshot& s,
-                                         const std::vector<std::string>& names) {
-  using roce::QpCounter;
-  std::vector<CounterValue> values = {
-      {"sent_pkts", s.tx_roce_packets},
-      {"rcvd_pkts", s.rx_roce_packets},
-      {"duplicate_request", Qp(s, QpCounter::kDuplicateRequest)},
-      {"out_of_seq_request", Qp(s, QpCounter::kOutOfSequence)},
-      {"rcvd_rnr_err", Qp(s, QpCounter::kRnrNaksReceived)},
-      {"send_rnr_err", Qp(s, QpCounter::kRnrNaksSent)},
-      {"rcvd_seq_err", Qp(s, QpCounter::kPacketSequenceErrors)},
-      {"retry_exceeded_err", Qp(s, QpCounter::kRetryExceeded)},
-      {"send_err", s.tx_dropped + s.tx_above_mtu + s.tx_link_down},
-      {"rdma_recvs", Qp(s, QpCounter::kRxSendRequests)},
-  };
-  for (size_t i = 0; i < roce::kQpCounterCount; ++i) {
-    values.push_back({roce::kQpCounterNames[i], s.qp[i]});
-  }
-  for (size_t i = 1; i < roce::kDropReasonCount; ++i) {
-    values.push_back({names[roce::kQpCounterCount + i - 1], s.drops[i]});
-  }
-  return values;
-}
-
 std::vector<GidDescription> GidsOf(const Device& device) {
   std::vector<GidDescription> gids;
   for (const InterfaceAddress& entry : device.addresses().entries()) {
     gids.push_back({.gid = entry.gid, .type = GidType::kRoceV2, .netdev = {}});
   }
   return gids;
-}
-
-SysfsTree::Port PortOf(const Device& device) {
-  const dataplane::LinkState& link = device.dataplane().link();
-  return {.state = link.up ? SysfsPortState::kActive : SysfsPortState::kDown,
-          .rate_mbps = device.rate_mbps(),
-          .mtu = link.mtu,
-          .enabled = link.enabled};
 }
 
 void LogLink(const Device& device, const SysfsTree::Port& before, const SysfsTree::Port& now) {
@@ -107,6 +60,14 @@ void LogLink(const Device& device, const SysfsTree::Port& before, const SysfsTre
 }
 
 }  // namespace
+
+SysfsTree::Port SysfsPublisher::PortOf(const Device& device) {
+  const dataplane::LinkState& link = device.dataplane().link();
+  return {.state = link.up ? SysfsPortState::kActive : SysfsPortState::kDown,
+          .rate_mbps = device.rate_mbps(),
+          .mtu = link.mtu,
+          .enabled = link.enabled};
+}
 
 absl::StatusOr<std::unique_ptr<SysfsPublisher>> SysfsPublisher::Create(
     const Services& services, const SessionServer& server, const std::string& runtime_dir) {
@@ -137,13 +98,14 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.capability_mask = kPortCapabilities;
   description.gids = GidsOf(device);
   description.hardware_counters = HardwareCounterNames();
-  const Shown shown{.device = &device, .port = PortOf(device), .last = {}};
+  Shown shown{.device = &device, .port = PortOf(device), .last = {}, .uverbs = 0};
   description.state = shown.port.state;
   description.enabled = shown.port.enabled;
   description.rate_mbps = shown.port.rate_mbps;
   description.mtu = shown.port.mtu;
   const absl::StatusOr<int> number = tree_->AddDevice(description);
   if (!number.ok()) return number.status();
+  shown.uverbs = *number;
   shown_.push_back(shown);
   has_ethdev_ |= !device.config().port.empty();
   return absl::OkStatus();
@@ -166,7 +128,6 @@ void SysfsPublisher::HandleTimeout(roce::TimeNs now) {
 bool SysfsPublisher::Refresh(Shown& shown) {
   ShowLink(shown);
   const dataplane::DeviceSnapshot snapshot = shown.device->dataplane().Snapshot();
-  static const std::vector<std::string> names = HardwareCounterNames();
   const std::vector<CounterValue> port = PortValues(snapshot);
   const bool changed = std::memcmp(&snapshot, &shown.last, sizeof(snapshot)) != 0;
   if (!changed) return false;
@@ -174,7 +135,7 @@ bool SysfsPublisher::Refresh(Shown& shown) {
   const std::string& name = shown.device->name();
   for (const auto& [group, values] :
        {std::pair(CounterGroup::kPort, port),
-        std::pair(CounterGroup::kHardware, HardwareValues(snapshot, names))}) {
+        std::pair(CounterGroup::kHardware, HardwareCounters(snapshot))}) {
     const absl::Status status = tree_->SetCounters(name, group, values);
     if (!status.ok()) {
       Log(LogArea::kDaemon, LogLevel::kWarning, "%s: cannot update counters: %s", name.c_str(),
@@ -217,6 +178,13 @@ absl::Status SysfsPublisher::ShowAddresses(const Device& device) {
   const absl::Status status = tree_->SetGids(device.name(), GidsOf(device));
   TellPrograms(device, dataplane::kEventGidChange);
   return status;
+}
+
+std::optional<int> SysfsPublisher::UverbsNumber(const Device& device) const {
+  for (const Shown& shown : shown_) {
+    if (shown.device == &device) return shown.uverbs;
+  }
+  return std::nullopt;
 }
 
 uint64_t SysfsPublisher::SlowPathFrames() const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,12 @@ class SysfsPublisher {
   // IBV_EVENT_PORT_ACTIVE or IBV_EVENT_PORT_ERR.
   void ShowLinks();
 
+  // N of the device's uverbsN; nothing: the device is not published.
+  std::optional<int> UverbsNumber(const Device& device) const;
+
+  // The state of the link as it is shown, from what the dataplane knew last.
+  static SysfsTree::Port PortOf(const Device& device);
+
   // For the loop's deadlines.
   roce::TimeNs NextTimeout() const;
   void HandleTimeout(roce::TimeNs now);
@@ -40,6 +47,7 @@ class SysfsPublisher {
     Device* device;
     SysfsTree::Port port;
     dataplane::DeviceSnapshot last;
+    int uverbs;
   };
 
   SysfsPublisher(const SessionServer& server, std::unique_ptr<SysfsTree> tree)
