@@ -119,6 +119,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 
 Daemon::~Daemon() {
   link_watch_.reset();
+  netlink_.reset();
   publisher_.reset();
   manage_.reset();
   captures_.reset();
@@ -133,6 +134,7 @@ Daemon::~Daemon() {
   unlink(abi::SocketPath(runtime_dir_).c_str());
   unlink(absl::StrCat(runtime_dir_, "/", ROCI_ABI_CM_SOCKET_NAME).c_str());
   unlink(absl::StrCat(runtime_dir_, "/", kManageSocketName).c_str());
+  unlink(absl::StrCat(runtime_dir_, "/", ROCI_ABI_NETLINK_SOCKET_NAME).c_str());
 }
 
 absl::Status Daemon::WatchSignals() {
@@ -278,6 +280,10 @@ absl::Status Daemon::OpenSockets() {
       SysfsPublisher::Create(*services_, *sessions_, runtime_dir_);
   if (!publisher.ok()) return publisher.status();
   publisher_ = *std::move(publisher);
+  absl::StatusOr<std::unique_ptr<netlink::NetlinkServer>> netlink = netlink::NetlinkServer::Create(
+      {*services_, *sessions_, *connections_, *publisher_}, runtime_dir_, ServesAllUsers());
+  if (!netlink.ok()) return netlink.status();
+  netlink_ = *std::move(netlink);
   WatchLinks();
   AddAddressCommand(*manage_, *services_, *publisher_);
   AddRouteCommand(*manage_, *services_);

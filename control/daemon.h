@@ -19,6 +19,7 @@
 #include "control/manage/lcore_watch.h"
 #include "control/manage/manage_server.h"
 #include "control/net/link_watch.h"
+#include "control/netlink/netlink_server.h"
 #include "control/session/session_server.h"
 #include "control/sysfs/sysfs_publisher.h"
 #include "dataplane/shard/dataplane.h"
@@ -79,6 +80,7 @@ class Daemon {
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
   std::unique_ptr<SysfsPublisher> publisher_;
+  std::unique_ptr<netlink::NetlinkServer> netlink_;
   std::unique_ptr<LinkWatch> link_watch_;
   std::unique_ptr<LcoreWatch> lcore_watch_;
 };

@@ -64,6 +64,12 @@ class HandleTable {
     const auto it = objects_.find(handle);
     return it == objects_.end() ? nullptr : &it->second;
   }
+  const T* Find(uint32_t handle) const {
+    const auto it = objects_.find(handle);
+    return it == objects_.end() ? nullptr : &it->second;
+  }
+  // The first object whose handle is `handle` or more.
+  auto From(uint32_t handle) const { return objects_.lower_bound(handle); }
   void Remove(uint32_t handle) { objects_.erase(handle); }
   void Clear() { objects_.clear(); }
 
