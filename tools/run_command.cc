@@ -43,6 +43,8 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
       ->add_flag("--no-namespace", options->no_namespace,
                  "Use SYSFS_PATH and LD_PRELOAD instead of a mount namespace")
       ->excludes(require);
+  command->add_flag("--no-netlink", options->no_netlink,
+                    "Do not preload the library that answers RDMA netlink (rdma link)");
   command->callback([command, options, &context] {
     options->runtime_dir = context.runtime_dir;
     options->command = command->remaining();

@@ -26,8 +26,9 @@ class Programs:
         if copied:
             self.folder = tempfile.mkdtemp(prefix='roci-programs.')
             os.chmod(self.folder, 0o755)
-            # (`roci run` without a namespace preloads a library from the plugin's folder.)
-            shutil.copy(os.path.join(os.path.dirname(paths[2]), 'libroci-preload.so'), self.folder)
+            # `roci run` preloads libraries from the plugin's folder.
+            for name in ('libroci-preload.so', 'libroci-netlink.so'):
+                shutil.copy(os.path.join(os.path.dirname(paths[2]), name), self.folder)
             paths = [shutil.copy(path, self.folder) for path in paths]
         # Beside the other programs of the build.
         self.xrc_files = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(roci))), 'tests/integration/libxrc_files.so')

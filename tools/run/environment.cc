@@ -18,7 +18,7 @@ constexpr char kPreloaded[] = "LD_PRELOAD";
 constexpr char kSysfs[] = "SYSFS_PATH";
 // Names of files that `roci run` adds to the lists.
 constexpr char kDriverName[] = "libroci";
-constexpr char kPreloadName[] = "libroci-preload.so";
+constexpr const char* kPreloadNames[] = {"libroci-preload.so", "libroci-netlink.so"};
 
 // Removes the entries of a list whose last part is `file`. The list changes only if there are some.
 void RemoveFromList(const char* name, absl::string_view separators, absl::string_view file) {
@@ -39,12 +39,6 @@ void RemoveFromList(const char* name, absl::string_view separators, absl::string
   }
 }
 
-// Puts `value` at the begin of a list.
-absl::Status ExportFirst(const char* name, const std::string& value) {
-  const char* rest = std::getenv(name);
-  return Export(name, rest == nullptr || *rest == '\0' ? value : absl::StrCat(value, ":", rest));
-}
-
 }  // namespace
 
 absl::Status Export(const char* name, const std::string& value) {
@@ -52,8 +46,13 @@ absl::Status Export(const char* name, const std::string& value) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot set ", name));
 }
 
+absl::Status ExportFirst(const char* name, const std::string& value) {
+  const char* rest = std::getenv(name);
+  return Export(name, rest == nullptr || *rest == '\0' ? value : absl::StrCat(value, ":", rest));
+}
+
 void RemoveDevicesFromEnvironment() {
-  RemoveFromList(kPreloaded, ": ", kPreloadName);
+  for (const char* name : kPreloadNames) RemoveFromList(kPreloaded, ": ", name);
   RemoveFromList(kDrivers, ":;", kDriverName);
   ::unsetenv(kSysfs);
 }

@@ -10,6 +10,9 @@ namespace roci::tools {
 /// Sets the variable `name`.
 absl::Status Export(const char* name, const std::string& value);
 
+/// Puts `value` at the beginning of the list (separated by ':') in the variable `name`.
+absl::Status ExportFirst(const char* name, const std::string& value);
+
 /// Removes what an outer `roci run` has set; other drivers and preloaded libraries stay.
 void RemoveDevicesFromEnvironment();
 

@@ -20,6 +20,7 @@
 #include "tools/run/find_plugin.h"
 #include "tools/run/mount_namespace.h"
 #include "tools/run/netlink_filter.h"
+#include "tools/run/netlink_shim.h"
 #include "tools/run/program.h"
 #include "tools/run/show_devices.h"
 #include "verbs_provider/abi/runtime_dir.h"
@@ -115,6 +116,21 @@ absl::StatusOr<Found> Find(const RunOptions& options) {
   return Found{*runtime_dir, sysfs, *std::move(plugins), InspectProgram(options.command[0])};
 }
 
+absl::Status ShowFound(const RunOptions& options, const Found& found) {
+  if (!options.no_namespace) {
+    const absl::Status status = PrepareNamespace(found);
+    if (options.verbose) {
+      Complain(
+          status.ok()
+              ? absl::StrCat("devices of ", found.runtime_dir, " are visible in a mount namespace")
+              : absl::StrCat("no mount namespace (", status.message(),
+                             "): falling back to SYSFS_PATH (`roci doctor` has the cost)"));
+    }
+    if (status.ok() || options.require_namespace) return status;
+  }
+  return PrepareEnvironment(found);
+}
+
 absl::Status Prepare(const RunOptions& options) {
   const absl::StatusOr<Found> found = Find(options);
   if (!found.ok()) return found.status();
@@ -130,18 +146,14 @@ absl::Status Prepare(const RunOptions& options) {
     status = Export(abi::kRuntimeDirVariable, found->runtime_dir);
     if (!status.ok()) return status;
   }
-  if (!options.no_namespace) {
-    status = PrepareNamespace(*found);
-    if (options.verbose) {
-      Complain(
-          status.ok()
-              ? absl::StrCat("devices of ", found->runtime_dir, " are visible in a mount namespace")
-              : absl::StrCat("no mount namespace (", status.message(),
-                             "): falling back to SYSFS_PATH (`roci doctor` has the cost)"));
-    }
-    if (status.ok() || options.require_namespace) return status;
+  status = ShowFound(options, *found);
+  if (!status.ok() || options.no_netlink || !CanPreload(found->program)) return status;
+  // Without the library, programs find the devices, but rdma(8) does not.
+  const absl::Status netlink = PreloadNetlinkShim(found->plugins.Folder());
+  if (!netlink.ok() && options.verbose) {
+    Complain(absl::StrCat("no RDMA netlink: ", netlink.message()));
   }
-  return PrepareEnvironment(*found);
+  return status;
 }
 
 // Explains an errno of execvp if its text is not sufficient.

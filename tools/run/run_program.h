@@ -13,6 +13,7 @@ struct RunOptions {
   bool verbose = false;              // print on standard error which method is used
   bool require_namespace = false;    // fail instead of using the environment
   bool no_namespace = false;         // use the environment
+  bool no_netlink = false;           // do not answer RDMA netlink
   std::vector<std::string> command;  // program and arguments, at least the program
 };
 
