@@ -2,6 +2,8 @@
 #include <rte_pause.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -180,7 +182,9 @@ uint64_t Worker::SleepNs() {
 int Worker::Wait(uint64_t ns) {
   const timespec timeout{static_cast<time_t>(ns / kNsPerSecond),
                          static_cast<long>(ns % kNsPerSecond)};
-  const int ready = epoll_pwait2(epoll_, wake_ups_.data(), kMostWakeUps, &timeout, nullptr);
+  // (glibc has epoll_pwait2() since 2.35.)
+  const auto ready = static_cast<int>(syscall(SYS_epoll_pwait2, epoll_, wake_ups_.data(),
+                                              kMostWakeUps, &timeout, nullptr, size_t{0}));
   if (ready >= 0 || errno != ENOSYS) return ready;
   return epoll_wait(epoll_, wake_ups_.data(), kMostWakeUps, static_cast<int>(ns / kNsPerMs) + 1);
 }

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,10 +97,11 @@ absl::Status TryUserNamespace() {
 
 // Mounts entry `name` of the open directory `from`, with all mounts below it, at `target`.
 bool MountEntry(int from, const std::string& name, const std::string& target) {
-  const control::UniqueFd tree(
-      ::open_tree(from, name.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
-  return tree.valid() &&
-         ::move_mount(tree.get(), "", AT_FDCWD, target.c_str(), MOVE_MOUNT_F_EMPTY_PATH) == 0;
+  // (glibc has open_tree() and move_mount() since 2.36.)
+  const control::UniqueFd tree(static_cast<int>(::syscall(
+      SYS_open_tree, from, name.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)));
+  return tree.valid() && ::syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, target.c_str(),
+                                   MOVE_MOUNT_F_EMPTY_PATH) == 0;
 }
 
 bool CopyLink(int from, const std::string& name, const std::string& target) {
