@@ -12,6 +12,12 @@
 namespace roci::dataplane {
 namespace {
 
+#ifdef ROCI_STATIC_DPDK  // a plugin would bring a second EAL
+constexpr bool kDriversAreLinkedIn = true;
+#else
+constexpr bool kDriversAreLinkedIn = false;
+#endif
+
 // "librte_net_tap.so", or with a version ("librte_net_tap.so.23.0"): DPDK's runtime packages lack
 // the names without one. The dynamic linker loads a file once, whatever its names.
 bool IsSharedObject(std::string_view name) {
@@ -32,6 +38,7 @@ void LoadPlugins(std::string_view kind) {
 }
 
 void LoadAllPlugins() {
+  if (kDriversAreLinkedIn) return;
   // Libraries that drivers depend on come first.
   for (const char* kind : {"librte_bus_", "librte_common_", "librte_mempool_", "librte_net_"}) {
     LoadPlugins(kind);
