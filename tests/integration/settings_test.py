@@ -8,6 +8,7 @@ import ctypes
 import os
 import pathlib
 import platform
+import re
 import sys
 import unittest
 
@@ -55,12 +56,12 @@ class SettingsTest(unittest.TestCase):
 
     @staticmethod
     def lcore_processors(daemon):
-        """The processors of each dataplane thread, found by the EAL's thread names."""
+        """The processors of each dataplane thread, found by the EAL's thread names, which depend on its version."""
         found = {}
         for task in pathlib.Path(f'/proc/{daemon.pid}/task').iterdir():
-            name = (task / 'comm').read_text().strip()
-            if name.startswith(('lcore-worker-', 'rte-worker-')):
-                found[int(name.rsplit('-', 1)[1])] = os.sched_getaffinity(int(task.name))
+            name = re.fullmatch(r'(?:lcore-worker-|rte-worker-|dpdk-worker)(\d+)', (task / 'comm').read_text().strip())
+            if name:
+                found[int(name[1])] = os.sched_getaffinity(int(task.name))
         return found
 
     def test_pinned_lcores_stay_where_they_are_put(self):
