@@ -60,7 +60,7 @@ struct MadeUp {
 
 class ElfFileTest : public testing::Test {
  protected:
-  ~ElfFileTest() override { close(fd_); }
+  void TearDown() override { close(fd_); }
 
   absl::StatusOr<ElfFile> Read(const void* data, size_t size) {
     if (ftruncate(fd_, 0) != 0 || pwrite(fd_, data, size, 0) != static_cast<ssize_t>(size)) {
