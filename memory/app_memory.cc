@@ -19,6 +19,8 @@
 #include <cstring>
 #include <map>
 
+#include "memory/process_memory.h"
+
 namespace roci::memory {
 namespace {
 
@@ -179,7 +181,7 @@ bool MayBeMemoryOfProcess(int fd) { return IsOpenForBoth(fd) && IsOfProcfs(fd); 
 AppMemory::AppMemory(pid_t pid, int mem_fd, Reach reach)
     : pid_(pid),
       atomic_locks_(LocksOf(IdentityOf(pid, mem_fd))),
-      reach_(pid > 0 ? reach : Reach::kAddressSpace),
+      reach_(pid > 0 && ProcessVmWorks() ? reach : Reach::kAddressSpace),
       random_va_(pid <= 0 ? 0 : AtRandomAddress(pid)) {}
 
 std::unique_ptr<AppMemory> AppMemory::Open(pid_t pid, int pidfd, Reach reach, int* error) {

@@ -7,7 +7,9 @@ namespace {
 
 constexpr char kSharedMemory[] = "shared memory (memfd, shm, hugetlb)";
 
-bool IsByProcess(const ReachFacts& facts) { return facts.is_own_user && facts.is_visible; }
+bool IsByProcess(const ReachFacts& facts) {
+  return facts.is_own_user && facts.is_visible && !facts.is_confined;
+}
 
 std::string FasterThanPrivate(const ReachFacts& facts) {
   if (!facts.is_own_user) {
@@ -15,6 +17,9 @@ std::string FasterThanPrivate(const ReachFacts& facts) {
   }
   if (!facts.is_visible) {
     return absl::StrCat(kSharedMemory, ", or a program in rocid's PID namespace");
+  }
+  if (facts.is_confined && !facts.converts) {
+    return absl::StrCat(kSharedMemory, ", or a rocid that may call process_vm_readv");
   }
   constexpr char kDevice[] = "a /dev/userfaultfd that rocid can open";
   if (!facts.converts) {

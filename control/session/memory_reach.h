@@ -27,6 +27,7 @@ enum class NotMapped : uint8_t {
 struct ReachFacts {
   bool is_own_user = false;      // the program runs as the daemon's user
   bool is_visible = false;       // the daemon's PID namespace shows its process
+  bool is_confined = false;      // a system call filter refuses process_vm_readv to the daemon
   bool converts = false;         // memory.policy is "map"
   bool has_userfaultfd = false;  // the daemon can open /dev/userfaultfd
 };

@@ -13,6 +13,7 @@
 #include "control/loop/no_memory.h"
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
+#include "memory/process_memory.h"
 #include "memory/unmapper.h"
 
 namespace roci::control {
@@ -107,6 +108,7 @@ ReachFacts Session::reach_facts() const {
   const bool is_visible = app_->has_process();
   return {.is_own_user = is_visible ? IsDaemonsOwnUser() : peer_.uid == geteuid(),
           .is_visible = is_visible,
+          .is_confined = !memory::ProcessVmWorks(),
           .converts = services_.config.memory.policy == ROCI_ABI_MEMORY_MAP,
           .has_userfaultfd = userfaultfd.valid()};
 }

@@ -19,7 +19,7 @@ import tempfile
 import time
 import unittest
 
-from harness import LIMIT_S, Daemon, Programs
+from harness import LIMIT_S, Daemon, Pair, Programs
 
 PROGRAMS = None
 NAMES = {'kernel', 'memory_access', 'userfaultfd', 'hugepages', 'mount_namespace', 'pid_namespace', 'seccomp', 'kernel_rdma', 'memlock',
@@ -202,6 +202,12 @@ class MissingThingsTest(Doctor):
         report = self.ask(preexec_fn=lambda: refuse('process_vm_readv', 'process_vm_writev', 'kcmp'))
         self.assert_finding(report, 'seccomp', 'slow', 'a filter refuses process_vm_readv, process_vm_writev, kcmp')
         self.assert_finding(report, 'memory_access', 'slow', 'process_vm_readv')
+        # Programs work all the same.
+        daemon = self.make_daemon(prefix=(sys.executable, os.path.abspath(__file__), '--refuse', 'process_vm_readv,process_vm_writev'))
+        self.assert_finding(self.ask(daemon), 'memory_access', 'slow', 'process_vm_readv by rocid', '/proc/PID/mem')
+        pair = Pair(daemon, ('roci0', 'roci1'), ['ibv_rc_pingpong', '-g', '1', '-n', '100', '-c'])
+        self.addCleanup(pair.kill)
+        self.assertEqual(pair.connect().result(), '')
         self.assertEqual(self.ask(preexec_fn=refuse).findings['seccomp']['found'], 'a filter, which permits the system calls needed')
 
     def test_memory_files(self):
@@ -295,6 +301,9 @@ def build_tree(roci, rocid, plugin):
 
 
 if __name__ == '__main__':
+    if sys.argv[1] == '--refuse':  # NAMES PROGRAM ARGUMENTS: runs it under a filter
+        refuse(*sys.argv[2].split(','))
+        os.execv(sys.argv[3], sys.argv[3:])
     TOP, PROGRAMS = build_tree(*(sys.argv[i] for i in (1, 2, 3)))
     try:
         unittest.main(argv=sys.argv[:1] + sys.argv[4:], verbosity=2)

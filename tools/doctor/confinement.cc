@@ -165,7 +165,7 @@ std::string CostOf(const std::vector<std::string>& refused) {
   std::vector<std::string> costs;
   if (lacks("memfd_create")) costs.push_back("rocid does not start");
   if (lacks("process_vm_readv") || lacks("process_vm_writev")) {
-    costs.push_back("a rocid under this filter cannot use private memory of its own user");
+    costs.push_back("a rocid under this filter accesses private memory by /proc/PID/mem, slower");
   }
   if (lacks("unshare") || lacks("open_tree")) {
     costs.push_back("`roci run` has no mount namespace and uses LD_PRELOAD");

@@ -143,8 +143,8 @@ Finding JudgeMemoryAccess(const MemoryAccessFacts& facts) {
   return Slow(kName,
               absl::StrCat("process_vm_readv", facts.daemon_error ? " by rocid: " : ": ",
                            std::strerror(error)),
-              "a rocid confined so cannot use private memory (malloc) of its own "
-              "user's programs, only shared memory",
+              "rocid accesses private memory (malloc) by /proc/PID/mem, which is slower for long "
+              "messages",
               "permit process_vm_readv and process_vm_writev in the system call filter (container: "
               "--cap-add SYS_PTRACE), or run rocid outside of it");
 }

@@ -12,12 +12,14 @@ using testing::Not;
 
 constexpr ReachFacts kOwn{.is_own_user = true, .is_visible = true};
 constexpr ReachFacts kOther{.is_own_user = false, .is_visible = true};
+constexpr ReachFacts kConfined{.is_own_user = true, .is_visible = true, .is_confined = true};
 constexpr ReachFacts kBeside{.is_own_user = true, .is_visible = false};
 
 TEST(MemoryReachTest, TheWayDependsOnTheProgram) {
   EXPECT_STREQ(WayOf(NotMapped::kPrivate, kOwn), "process_vm");
   EXPECT_STREQ(WayOf(NotMapped::kPrivate, kOther), "proc_mem");
   EXPECT_STREQ(WayOf(NotMapped::kPrivate, kBeside), "proc_mem");
+  EXPECT_STREQ(WayOf(NotMapped::kPrivate, kConfined), "proc_mem");
   EXPECT_STREQ(WayOf(NotMapped::kMapped, kOther), "mapped");
   EXPECT_STREQ(WayOf(NotMapped::kOnDisk, kOther), "disk");
   EXPECT_THAT(DescribeWay(NotMapped::kPrivate, kOwn), HasSubstr("process_vm_readv"));
@@ -41,6 +43,7 @@ TEST(MemoryReachTest, PrivateMemory) {
   EXPECT_THAT(FasterWith(NotMapped::kPrivate, facts), HasSubstr("/dev/userfaultfd"));
   EXPECT_THAT(FasterWith(NotMapped::kPrivate, kOther), HasSubstr("as the program's user"));
   EXPECT_THAT(FasterWith(NotMapped::kPrivate, kBeside), HasSubstr("PID namespace"));
+  EXPECT_THAT(FasterWith(NotMapped::kPrivate, kConfined), HasSubstr("process_vm_readv"));
 }
 
 TEST(MemoryReachTest, EveryReasonHasWords) {
