@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -21,6 +22,7 @@
 #include "control/manage/address_commands.h"
 #include "control/manage/link_requests.h"
 #include "control/manage/manage_protocol.h"
+#include "control/manage/metrics_snapshot.h"
 #include "control/manage/route_commands.h"
 #include "control/manage/self_check.h"
 #include "control/manage/show.h"
@@ -110,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
       std::make_unique<AccountLookup>(daemon->users_, *daemon->blocking_calls_, &AccountOf);
   for (absl::Status (Daemon::*step)() :
        {&Daemon::WatchSignals, &Daemon::StartDataplane, &Daemon::MakeDevices, &Daemon::OpenSockets,
-        &Daemon::TakePriority}) {
+        &Daemon::TakePriority, &Daemon::ServeMetrics}) {
     const absl::Status status = (daemon.get()->*step)();
     if (!status.ok()) return status;
   }
@@ -118,6 +120,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config,
 }
 
 Daemon::~Daemon() {
+  metrics_.reset();
   link_watch_.reset();
   netlink_.reset();
   publisher_.reset();
@@ -159,6 +162,7 @@ absl::Status Daemon::StartDataplane() {
   options.eal.cpus.assign(config_.daemon.pin.begin(), config_.daemon.pin.end());
   options.eal.memory_mib = config_.daemon.memory_mib;
   options.eal.hugepages = HugePagesOf(config_.daemon.hugepages);
+  options.eal.telemetry = config_.daemon.telemetry;
   options.eal.extra_arguments = config_.daemon.eal_args;
   for (const DeviceConfig& device : config_.devices) {
     if (dataplane::IsPciAddress(device.port)) options.eal.pci_devices.push_back(device.port);
@@ -251,7 +255,7 @@ void Daemon::CheckRings() {
 absl::Status Daemon::OpenSockets() {
   CheckRings();
   services_.reset(new Services{*loop_, *dataplane_, config_, devices_, users_, *foreign_fds_,
-                               *blocking_calls_, *accounts_});
+                               *blocking_calls_, *accounts_, call_times_});
   absl::StatusOr<std::unique_ptr<SessionServer>> sessions =
       SessionServer::Create(*services_, runtime_dir_, ServesAllUsers());
   if (!sessions.ok()) return sessions.status();
@@ -337,6 +341,23 @@ absl::Status Daemon::TakePriority() {
   lcore_watch_ = std::make_unique<LcoreWatch>(*dataplane_, config_.daemon.realtime);
   loop_->AddDeadline([this] { return lcore_watch_->NextTimeout(); },
                      [this](roce::TimeNs now) { lcore_watch_->HandleTimeout(now); });
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::ServeMetrics() {
+  if (config_.daemon.metrics.port == 0) return absl::OkStatus();
+  const double start_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Create(
+      *loop_, config_.daemon.metrics,
+      [this, start_s] { return SnapshotMetrics(*services_, *sessions_, *connections_, start_s); });
+  if (!metrics.ok()) {
+    return absl::Status(metrics.status().code(),
+                        absl::StrCat("cannot serve metrics: ", metrics.status().message()));
+  }
+  metrics_ = *std::move(metrics);
+  Log(LogArea::kDaemon, LogLevel::kInfo, "metrics are served at http://%s/metrics",
+      config_.daemon.metrics.Text().c_str());
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "control/manage/capture_server.h"
 #include "control/manage/lcore_watch.h"
 #include "control/manage/manage_server.h"
+#include "control/manage/metrics_server.h"
 #include "control/net/link_watch.h"
 #include "control/netlink/netlink_server.h"
 #include "control/session/session_server.h"
@@ -48,6 +49,7 @@ class Daemon {
   absl::Status MakeDevices();
   absl::Status OpenSockets();
   absl::Status TakePriority();
+  absl::Status ServeMetrics();
   void AddLinkCommands();
   void WatchLinks();
   void HoldRoceUdpPort();
@@ -69,6 +71,7 @@ class Daemon {
   std::unique_ptr<ForeignFds> foreign_fds_;
   std::unique_ptr<BlockingCalls> blocking_calls_;
   std::unique_ptr<AccountLookup> accounts_;
+  CallTimes call_times_;
   std::unique_ptr<dataplane::Dataplane> dataplane_;
   std::vector<dataplane::Wire*> wires_;  // as in config_.wires
   std::vector<std::unique_ptr<Device>> devices_;
@@ -83,6 +86,7 @@ class Daemon {
   std::unique_ptr<netlink::NetlinkServer> netlink_;
   std::unique_ptr<LinkWatch> link_watch_;
   std::unique_ptr<LcoreWatch> lcore_watch_;
+  std::unique_ptr<MetricsServer> metrics_;
 };
 
 }  // namespace roci::control

@@ -41,6 +41,7 @@ absl::StatusOr<Config> ReadConfig(const roci::control::Options& options) {
                                       : roci::control::LoadConfig(options.config_file);
   if (config.ok() && options.log_level) config->daemon.log_level = *options.log_level;
   if (config.ok()) config->daemon.all_users = options.all_users;
+  if (config.ok() && options.metrics) config->daemon.metrics = *options.metrics;
   return config;
 }
 

@@ -20,7 +20,7 @@ constexpr char kFooter[] = R"(
 CONFIGURATION FILE
   TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
     [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, realtime, log_level,
-                eal_args
+                metrics, telemetry, eal_args
     [memory]    policy, auto_inline
     [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
                 max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent
@@ -79,6 +79,16 @@ void DeclareOptions(CLI::App& app, Options& options) {
   app.add_flag("--all-users", options.all_users,
                "Serve programs of all users, as a daemon of root does, also as another user. Needs "
                "CAP_SYS_PTRACE to recognise root's programs");
+  app.add_option_function<std::string>(
+         "-m,--metrics",
+         [&options](const std::string& text) { options.metrics = *ParseMetricsAddress(text); },
+         "Serve metrics at http://ADDRESS/metrics: PORT (of 127.0.0.1), a loopback ADDRESS:PORT, "
+         "or public:ADDRESS:PORT; overrides the configuration")
+      ->type_name("ADDRESS")
+      ->check([](const std::string& text) {
+        const absl::StatusOr<MetricsAddress> address = ParseMetricsAddress(text);
+        return address.ok() ? std::string() : std::string(address.status().message());
+      });
   app.add_flag("--check-config", options.check_config,
                "Check the configuration, print its first error or what it would start, and exit");
   app.add_flag("--probe", options.probe,

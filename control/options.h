@@ -16,6 +16,7 @@ struct Options {
   std::string config_file;  // empty: defaults
   std::string runtime_dir;  // empty: abi::RuntimeDir decides
   std::optional<LogLevel> log_level;
+  std::optional<MetricsAddress> metrics;
   bool check_config = false;
   bool probe = false;
   bool all_users = false;

@@ -54,14 +54,23 @@ std::string TextOf(const SocketAddress& address) {
              : absl::StrCat(ip, ":", address.port);
 }
 
+// Null: it has none.
+const Connection* ConnectionOf(const CmId& id) {
+  return id.port != nullptr && id.connection != 0 ? id.port->engine.Find(id.connection) : nullptr;
+}
+
 }  // namespace
+
+std::map<std::string, uint64_t> CountStates(const Server& server) {
+  std::map<std::string, uint64_t> counts;
+  for (const auto& [number, id] : server.manager().ids()) ++counts[NameOf(*id, ConnectionOf(*id))];
+  return counts;
+}
 
 nlohmann::json ShowConnections(const Server& server) {
   nlohmann::json out = nlohmann::json::array();
   for (const auto& [number, id] : server.manager().ids()) {
-    const Connection* connection = id->port != nullptr && id->connection != 0
-                                       ? id->port->engine.Find(id->connection)
-                                       : nullptr;
+    const Connection* connection = ConnectionOf(*id);
     out.push_back({{"id", number},
                    {"pid", id->channel->peer().pid},
                    {"space", NameOf(id->space)},

@@ -86,6 +86,16 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
                 [&](const std::string& text) { return Lookup(kRealtimeUses, text, out.realtime); });
   reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
                 [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
+  std::string metrics;
+  if (reader.String("metrics", metrics)) {
+    absl::StatusOr<MetricsAddress> address = ParseMetricsAddress(metrics);
+    if (address.ok()) {
+      out.metrics = *std::move(address);
+    } else {
+      reader.Fault("metrics", address.status().message());
+    }
+  }
+  reader.Bool("telemetry", out.telemetry);
   reader.Strings("eal_args", out.eal_args);
   CheckEalArguments(reader, out.eal_args);
 }

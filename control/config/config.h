@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "control/config/congestion_config.h"
 #include "control/config/device_limits.h"
+#include "control/config/metrics_address.h"
 #include "control/loop/log.h"
 #include "control/net/addresses.h"
 #include "control/net/ip_text.h"
@@ -39,6 +40,8 @@ struct DaemonConfig {  // [daemon]
   uint32_t idle_sleep_us = 200;
   dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
   LogLevel log_level = LogLevel::kNotice;
+  MetricsAddress metrics;  // port 0: none are served
+  bool telemetry = false;  // of DPDK
   std::vector<std::string> eal_args;
   bool all_users = false;  // --all-users: serve programs of every user, as root's daemon does
 };

@@ -9,6 +9,7 @@
 #include "control/config/config.h"
 #include "control/device/account_lookup.h"
 #include "control/device/blocking_calls.h"
+#include "control/device/call_times.h"
 #include "control/device/device.h"
 #include "control/device/foreign_fds.h"
 #include "control/device/users.h"
@@ -44,6 +45,7 @@ struct Services {
   ForeignFds& foreign_fds;
   BlockingCalls& blocking_calls;
   AccountLookup& accounts;
+  CallTimes& call_times;
   // The contexts named by programs of user `uid`.
   std::function<std::vector<ContextName>(uid_t uid)> contexts_of = {};
   // Null: session `number` has ended.

@@ -207,6 +207,7 @@ void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer
 }
 
 void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds) {
+  request_began_ = MonotonicNow();
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
   absl::Status status =
       OrRefuse([&] { return DecodeRequest(message, fd_count, limits_, request_); });
@@ -274,6 +275,9 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
       request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
   // There is one request at a time: a program that does not read its answer is broken or hostile.
   if (!SendMessage(socket_.get(), std::span(reply.bytes).first(size), reply.fds)) end_();
+  if (request.info == nullptr || request_began_ == 0) return;
+  services_.call_times.Note(request.head.command, MonotonicNow() - request_began_, !status.ok());
+  request_began_ = 0;
 }
 
 void Session::FinishDeferred(const absl::Status& status, Reply& reply) {

@@ -312,12 +312,13 @@ class Session {
   // The user's part of the device. Null, or without meaning, before HELLO.
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
-  Request request_;             // being handled, or deferred
-  Findings findings_;           // for request_
-  uint64_t blocking_call_ = 0;  // what a deferred request waits for: either this
-  uint64_t waiting_path_ = 0;   // or this
-  bool deferred_ = false;       // the answer to a request comes later
-  bool paused_ = false;         // see Resume
+  Request request_;                 // being handled, or deferred
+  roce::TimeNs request_began_ = 0;  // 0: answered
+  Findings findings_;               // for request_
+  uint64_t blocking_call_ = 0;      // what a deferred request waits for: either this
+  uint64_t waiting_path_ = 0;       // or this
+  bool deferred_ = false;           // the answer to a request comes later
+  bool paused_ = false;             // see Resume
   // An answer to request_ that waits for copies.
   struct HeldAnswer {
     absl::Status status;

@@ -103,7 +103,7 @@ std::vector<std::string> Arguments(const EalOptions& options) {
   }
   if (options.pci_devices.empty()) args.push_back("--no-pci");
   for (const std::string& device : options.pci_devices) args.insert(args.end(), {"-a", device});
-  args.push_back("--no-telemetry");
+  args.push_back(options.telemetry ? "--telemetry" : "--no-telemetry");
   args.push_back(
       absl::StrCat("--log-level=", options.log_level.empty() ? "*:warning" : options.log_level));
   args.insert(args.end(), options.extra_arguments.begin(), options.extra_arguments.end());

@@ -17,6 +17,7 @@ struct EalOptions {
   uint32_t frames_mib = 0;                   // heap for frames, if memory_mib does not set the size
   std::string file_prefix;                   // empty: a different one for each process
   std::vector<std::string> pci_devices;      // devargs to probe; none: no PCI bus at all
+  bool telemetry = false;                    // DPDK's, on a socket in the runtime directory
   std::string log_level;                     // for --log-level; empty: warnings and worse
   std::vector<std::string> extra_arguments;  // appended unchanged
 };
