@@ -35,7 +35,10 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
 # The code name of the system's release, e.g. bookworm.
 release() { (. /etc/os-release && printf '%s\n' "${VERSION_CODENAME:-}"); }
 
-# listed_packages [RELEASE]: the names in tools/packages.txt for a release (default: the system's), one per line.
+# Packages that a script needs besides those of tools/packages.txt.
+more_packages=()
+
+# listed_packages [RELEASE]: the names in tools/packages.txt for a release (default: the system's), and more_packages, one per line.
 listed_packages() {
   awk -v release="${1:-$(release)}" '
     {sub(/#.*/, "")}
@@ -46,6 +49,7 @@ listed_packages() {
       excluded = sub(/^ *!/, " ", releases)
       if ((index(releases, " " release " ") > 0) != excluded) print $1
     }' "$roci_top/tools/packages.txt"
+  printf '%s\n' ${more_packages[@]+"${more_packages[@]}"} | sed '/^$/d'
 }
 
 # The listed packages that are not installed, one per line.
