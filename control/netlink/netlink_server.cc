@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
@@ -154,12 +155,11 @@ absl::Status NetlinkServer::Open(UniqueFd& socket, const Peer& peer) {
   if (!descriptors.ok()) return StatusFromErrno(ENFILE, "descriptors for a netlink socket");
   const uint64_t id = ++last_id_;
   Connection& connection = connections_[id];
+  absl::Cleanup forget = [this, id] { connections_.erase(id); };
   absl::StatusOr<EventLoop::Watch> watch =
       services_.loop.Add(socket.get(), EPOLLIN, [this, id](uint32_t) { Handle(id); });
-  if (!watch.ok()) {
-    connections_.erase(id);
-    return watch.status();
-  }
+  if (!watch.ok()) return watch.status();
+  std::move(forget).Cancel();
   connection.viewer = {.user = user.get(),
                        .is_trusted = is_trusted,
                        .sees_pids = IsInOwnPidNamespace(peer.pid),
@@ -177,9 +177,14 @@ absl::Status NetlinkServer::Open(UniqueFd& socket, const Peer& peer) {
 void NetlinkServer::Handle(uint64_t id) {
   Connection& connection = connections_.at(id);
   const roce::TimeNs begin = MonotonicNow();
-  const bool is_open = Work(connection);
+  bool is_open = false;
+  // A request whose answer needs more memory than there is ends the connection.
+  const absl::Status status = OrRefuse([&] {
+    is_open = Work(connection);
+    return absl::OkStatus();
+  });
   connection.user->control_ns += MonotonicNow() - begin;
-  if (!is_open) return Close(id);
+  if (!status.ok() || !is_open) return Close(id);
   const bool has_work = connection.has_answers() || connection.has_requests();
   services_.loop.Change(connection.watch, has_work ? EPOLLOUT : EPOLLIN);
 }
