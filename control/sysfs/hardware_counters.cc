@@ -9,6 +9,9 @@
 namespace roci::control {
 namespace {
 
+// The name of mlx5 for packets with a wrong ICRC, which monitoring programs look for.
+constexpr std::string_view kWrongIcrc = "rx_icrc_encapsulated";
+
 std::string DropCounterName(size_t reason) {
   return absl::StrCat("rx_drop_", std::string(roce::kDropReasonNames[reason]));
 }
@@ -40,6 +43,7 @@ std::vector<std::string> HardwareCounterNames() {
   std::vector<std::string> names;
   for (const std::string_view name : roce::kQpCounterNames) names.emplace_back(name);
   for (size_t i = 1; i < roce::kDropReasonCount; ++i) names.push_back(DropCounterName(i));
+  names.emplace_back(kWrongIcrc);
   return names;
 }
 
@@ -61,6 +65,7 @@ std::vector<CounterValue> HardwareCounters(const dataplane::DeviceSnapshot& s) {
   for (size_t i = 1; i < roce::kDropReasonCount; ++i) {
     put(names[roce::kQpCounterCount + i - 1], s.drops[i]);
   }
+  put(kWrongIcrc, s.drops[static_cast<size_t>(roce::DropReason::kIcrc)]);
   return values;
 }
 
