@@ -124,6 +124,7 @@ class alignas(kCacheLineBytes) QueuePair {
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
   roce::Dcqcn congestion;               // used only with congestion control
   QueuePair** waiting_link = nullptr;   // what points to it in that waiting list
+  uint32_t multicast_groups = 0;        // of which it is a member
 
   static constexpr uint32_t kNone = ~0u;
 

@@ -15,8 +15,15 @@ namespace {
 
 // A handle without a queue pair costs little, but there may be many.
 constexpr uint32_t kHandlesInRow = 4096;
-// Part of the budget for a queue pair that waits for copies, which may have many of its packets.
+// Parts of the budget of a call: for a queue pair that waits for copies, which may have many of its
+// packets, and for a member of multicast groups, since all groups of the device are searched.
 constexpr uint32_t kWaitingCost = 8;
+constexpr uint32_t kMemberCost = ContextRemoval::kMostInRow;
+
+uint32_t CostOf(const QueuePair& qp) {
+  if (qp.multicast_groups != 0) return kMemberCost;
+  return qp.waits_in != nullptr ? kWaitingCost : 1;
+}
 
 }  // namespace
 
@@ -52,7 +59,7 @@ bool ContextRemoval::RemoveQueuePairs(const OnShard& shard) {
   for (; next_handle_ < last && budget_ != 0; ++next_handle_) {
     QueuePair* qp = context_.FindQueuePair(shard, next_handle_);
     if (qp == nullptr) continue;
-    budget_ -= std::min(budget_, qp->waits_in != nullptr ? kWaitingCost : 1);
+    budget_ -= std::min(budget_, CostOf(*qp));
     lcore_.worker(shard).RemoveQueuePair(*qp);
     const uint32_t qpn = qp->qpn().value();
     if (keys_stay && !context_.keys(shard).ReleaseWindowsOf(qpn, &windows_budget_)) {

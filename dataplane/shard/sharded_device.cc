@@ -244,7 +244,9 @@ void ShardedDevice::SetLocalAddresses(std::span<const roce::NetAddress> addresse
 absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    return lane.multicast.Add(shard, group, qp);
+    if (!lane.multicast.Add(shard, group, qp)) return false;
+    ++qp.multicast_groups;
+    return true;
   });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
@@ -252,7 +254,9 @@ absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& grou
 absl::Status ShardedDevice::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    return lane.multicast.Remove(shard, group, qp);
+    if (!lane.multicast.Remove(shard, group, qp)) return false;
+    --qp.multicast_groups;
+    return true;
   });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }

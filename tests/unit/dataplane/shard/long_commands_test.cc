@@ -308,6 +308,28 @@ TEST_F(LongCommands, EndAProgramWhoseQueuePairHasManyWindows) {
   EXPECT_EQ(CountBound(windows), 0U);
 }
 
+// Removing a member searches all multicast groups of the device.
+TEST_F(LongCommands, EndAProgramWithMulticastQueuePairs) {
+  constexpr uint32_t kParts = 20;
+  auto ending = MakeProgram();
+  AppCq cq(ending->client(), 16);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 1;
+  roce::Gid group;
+  group.bytes[0] = 0xFF;
+  for (uint32_t i = 0; i < kParts; ++i) {
+    const auto created = ending->client().Do(dataplane::CreateQueuePair{config, i});
+    ASSERT_TRUE(created.ok()) << i;
+    ASSERT_TRUE(ending->device().AttachMulticast(*created->queue_pair, group).ok());
+  }
+  Parts parts(lcore());
+  ending.reset();
+  EXPECT_GE(parts.count(), kParts);
+}
+
 TEST_F(LongCommands, MoveManyCompletionQueuesToAnotherLcore) {
   constexpr uint32_t kParts = 5;
   for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
