@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "memory/dma_buffer.h"
 #include "memory/local_file.h"
@@ -143,6 +144,8 @@ MappedFile::~MappedFile() {
   retired_->dma_buffer = dma_buffer_;
   Unmapper::Retire(retired_.release());
 }
+
+void MappedFile::ChargeTo(std::shared_ptr<RetiredUse> use) { retired_->use = std::move(use); }
 
 std::byte* MappedFile::At(uint64_t offset) const {
   assert(Covers(offset, 1));

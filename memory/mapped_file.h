@@ -15,6 +15,7 @@
 namespace roci::memory {
 
 struct RetiredMapping;
+struct RetiredUse;
 
 /// One shared mapping of a range of a file. After the last owner releases it, a separate thread
 /// unmaps it (memory/unmapper.h).
@@ -33,6 +34,8 @@ class MappedFile {
   static std::shared_ptr<MappedFile> MapDmaBuffer(int fd, uint64_t offset, uint64_t length,
                                                   bool writable, int* error);
   ~MappedFile();
+  /// The user in whose turn it is unmapped, and for whom it counts until then.
+  void ChargeTo(std::shared_ptr<RetiredUse> use);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 

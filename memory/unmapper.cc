@@ -18,51 +18,42 @@ namespace roci::memory {
 namespace {
 
 // munmap blocks mmap of all threads of the process, so a part at a time, which takes a few
-// milliseconds. A multiple of every page size.
-constexpr size_t kPart = size_t{1} << 30;
+// milliseconds. Holes of a file are unmapped fast, so their parts are larger; not too large, since
+// behind a hole may be pages. All are multiples of the page sizes below 1 GiB.
 constexpr size_t kSmallPart = size_t{16} << 20;
+constexpr size_t kLargePart = size_t{256} << 20;
+constexpr size_t kHugePage = size_t{1} << 30;
 
-void Unmap(const RetiredMapping& mapping) {
-  size_t next = kSmallPart;
-  for (size_t done = 0; done < mapping.length;) {
-    const size_t left = mapping.length - done;
-    const size_t part = std::min(left, next);
-    const auto begin = std::chrono::steady_clock::now();
-    // Pages of 1 GiB can only be unmapped whole.
-    if (munmap(mapping.base + done, part) == 0) {
-      done += part;
-      // A long file with holes is unmapped fast.
-      const auto time = std::chrono::steady_clock::now() - begin;
-      next = time < std::chrono::milliseconds(1) ? next * 2 : kSmallPart;
-      continue;
-    }
-    munmap(mapping.base + done, std::min(left, kPart));
-    done += std::min(left, kPart);
-  }
-  if (mapping.dma_buffer >= 0) EndDmaBufferAccess(mapping.dma_buffer);
-}
+}  // namespace
 
-class Queue {
+class UnmapperQueue {
  public:
   // Never destroyed: its thread may run until the process ends.
-  static Queue& Get() {
-    static Queue& queue = *new Queue;
+  static UnmapperQueue& Get() {
+    static UnmapperQueue& queue = *new UnmapperQueue;
     return queue;
   }
 
   void Add(RetiredMapping* mapping) {
+    if (mapping->use == nullptr) mapping->use = nobody_;
     {
       const std::lock_guard guard(mutex_);
       if (HasThread()) {
-        *tail_ = mapping;
-        tail_ = &mapping->next;
+        RetiredUse& use = *mapping->use;
+        if (use.first == nullptr) Append(use);
+        *use.end = mapping;
+        use.end = &mapping->next;
+        ++use.mappings;
+        use.bytes += mapping->length;
         ++backlog_;
         bytes_ += mapping->length;
         changed_.notify_all();
         return;
       }
     }
-    Unmap(*std::unique_ptr<RetiredMapping>(mapping));
+    const std::unique_ptr<RetiredMapping> owned(mapping);
+    while (!UnmapPart(*owned)) {
+    }
   }
   uint32_t backlog() {
     const std::lock_guard guard(mutex_);
@@ -78,6 +69,24 @@ class Queue {
   }
 
  private:
+  // True: all of it is unmapped.
+  static bool UnmapPart(RetiredMapping& mapping) {
+    const size_t left = mapping.length - mapping.done;
+    size_t part = std::min(left, std::max(mapping.next_part, kSmallPart));
+    const auto begin = std::chrono::steady_clock::now();
+    if (munmap(mapping.base + mapping.done, part) != 0) {
+      // Pages of 1 GiB can only be unmapped whole.
+      part = std::min(left, kHugePage);
+      munmap(mapping.base + mapping.done, part);
+    }
+    const bool is_fast = std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1);
+    mapping.next_part = is_fast ? std::min(2 * part, kLargePart) : kSmallPart;
+    mapping.done += part;
+    if (mapping.done < mapping.length) return false;
+    if (mapping.dma_buffer >= 0) EndDmaBufferAccess(mapping.dma_buffer);
+    return true;
+  }
+
   bool HasThread() {
     if (has_thread_) return true;
     try {
@@ -88,39 +97,66 @@ class Queue {
     }
     return has_thread_;
   }
+  void Append(RetiredUse& use) {
+    use.next = nullptr;
+    *last_ = &use;
+    last_ = &use.next;
+  }
+  // Takes the user whose turn it is out of the list.
+  RetiredUse& TakeFirst() {
+    RetiredUse& use = *first_;
+    first_ = use.next;
+    if (first_ == nullptr) last_ = &first_;
+    return use;
+  }
+  // Takes the user's first mapping, which is unmapped, out of the lists.
+  void Finish(RetiredUse& use, RetiredMapping& mapping) {
+    use.first = mapping.next;
+    if (use.first == nullptr) use.end = &use.first;
+    --use.mappings;
+    use.bytes -= mapping.length;
+    --backlog_;
+    bytes_ -= mapping.length;
+    changed_.notify_all();
+  }
   [[noreturn]] void Run() {
     // Do not inherit the priority of the thread that started this one.
     const sched_param ordinary = {};
     sched_setscheduler(0, SCHED_OTHER, &ordinary);
     std::unique_lock lock(mutex_);
     for (;;) {
-      changed_.wait(lock, [this] { return head_ != nullptr; });
-      const std::unique_ptr<RetiredMapping> mapping(head_);
-      head_ = mapping->next;
-      if (head_ == nullptr) tail_ = &head_;
+      changed_.wait(lock, [this] { return first_ != nullptr; });
+      RetiredUse& use = TakeFirst();
+      std::unique_ptr<RetiredMapping> mapping(use.first);
       lock.unlock();
-      Unmap(*mapping);
+      const bool is_unmapped = UnmapPart(*mapping);
       lock.lock();
-      --backlog_;
-      bytes_ -= mapping->length;
-      changed_.notify_all();
+      if (is_unmapped) {
+        Finish(use, *mapping);
+      } else {
+        static_cast<void>(mapping.release());  // still the user's first
+      }
+      if (use.first != nullptr) Append(use);
+      // The last mapping of a user may own its `use`.
+      lock.unlock();
+      mapping.reset();
+      lock.lock();
     }
   }
 
+  const std::shared_ptr<RetiredUse> nobody_ = std::make_shared<RetiredUse>();
   std::mutex mutex_;
   std::condition_variable changed_;
-  RetiredMapping* head_ = nullptr;
-  RetiredMapping** tail_ = &head_;
+  RetiredUse* first_ = nullptr;  // users with retired mappings, in the order of their turns
+  RetiredUse** last_ = &first_;
   uint32_t backlog_ = 0;
   uint64_t bytes_ = 0;
   bool has_thread_ = false;
 };
 
-}  // namespace
-
-void Unmapper::Retire(RetiredMapping* mapping) { Queue::Get().Add(mapping); }
-uint32_t Unmapper::backlog() { return Queue::Get().backlog(); }
-uint64_t Unmapper::backlog_bytes() { return Queue::Get().bytes(); }
-void Unmapper::Drain() { Queue::Get().Drain(); }
+void Unmapper::Retire(RetiredMapping* mapping) { UnmapperQueue::Get().Add(mapping); }
+uint32_t Unmapper::backlog() { return UnmapperQueue::Get().backlog(); }
+uint64_t Unmapper::backlog_bytes() { return UnmapperQueue::Get().bytes(); }
+void Unmapper::Drain() { UnmapperQueue::Get().Drain(); }
 
 }  // namespace roci::memory

@@ -1,16 +1,39 @@
 // A thread that unmaps: unmapping many GiB takes seconds, for which control must not block.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace roci::memory {
+
+struct RetiredMapping;
+
+/// The mappings of one user that are not unmapped yet. Users take turns, so that one user's many
+/// GiB do not delay another user's. Thread-safe.
+struct RetiredUse {
+  std::atomic<uint32_t> mappings{0};
+  std::atomic<uint64_t> bytes{0};
+
+ private:
+  friend class UnmapperQueue;
+  RetiredMapping* first = nullptr;
+  RetiredMapping** end = &first;
+  RetiredUse* next = nullptr;  // the user whose turn comes next
+};
 
 /// A mapping without users. The owner allocates this in advance, so that Retire cannot fail.
 struct RetiredMapping {
   std::byte* base = nullptr;
   size_t length = 0;
-  int dma_buffer = -1;  ///< DMA buffer whose CPU access ends with the mapping; -1: none.
+  int dma_buffer = -1;                   ///< DMA buffer whose CPU access ends with it; -1: none.
+  std::shared_ptr<RetiredUse> use = {};  ///< Null: of no user.
+
+ private:
+  friend class UnmapperQueue;
+  size_t done = 0;       // bytes that are unmapped
+  size_t next_part = 0;  // 0: the first part
   RetiredMapping* next = nullptr;
 };
 
@@ -20,7 +43,7 @@ class Unmapper {
   /// Takes ownership of `mapping`, allocated with `new`, and unmaps it asynchronously; on the
   /// calling thread if no thread can be started. Any thread.
   static void Retire(RetiredMapping* mapping);
-  /// Number of retired mappings that are not unmapped yet.
+  /// Retired mappings of all users that are not unmapped yet, and bytes in them.
   static uint32_t backlog();
   static uint64_t backlog_bytes();
   /// Blocks until the backlog is 0. For tests.

@@ -54,7 +54,8 @@ DeviceQuotas& SharedDeviceQuotas::Of(const DeviceLimits& limits, DeviceQuotas& w
 }
 
 User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-           uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies)
+           uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies,
+           std::shared_ptr<memory::RetiredUse> retired_use)
     : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
       descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
@@ -64,6 +65,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
                 &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
       copy_use(std::move(copies)),
+      retired(std::move(retired_use)),
       from_devices_(from_devices),
       percent_(percent) {}
 
@@ -77,6 +79,15 @@ Users::Users(SharedQuotas& whole, uint32_t percent)
               .app_bytes = Quota(WithoutReserve(ChargedTo(whole)), &whole.app_bytes),
               .event_channels = WithoutReserve(whole.event_channels)},
       percent_(percent) {}
+
+bool User::MayMap() const {
+  // A part of the reserve of mappings (daemon.cc), and of the address space of 128 TiB.
+  constexpr uint32_t kMostOfAll = 4096;
+  constexpr uint64_t kMostBytesOfAll = uint64_t{64} << 40;
+  return retired->mappings < kMostRetired && retired->bytes < kMostRetiredBytes &&
+         memory::Unmapper::backlog() < kMostOfAll &&
+         memory::Unmapper::backlog_bytes() < kMostBytesOfAll;
+}
 
 DeviceLimits User::LimitsOf(const DeviceLimits& limits) const {
   DeviceLimits part = limits;
@@ -107,21 +118,36 @@ void Users::Learn(uid_t uid, uid_t account) {
 
 std::shared_ptr<User> Users::MakeInternal() {
   return std::make_shared<User>(whole_, whole_, nullptr, kEverything,
-                                std::make_shared<dataplane::CopyUse>());
+                                std::make_shared<dataplane::CopyUse>(),
+                                std::make_shared<memory::RetiredUse>());
 }
+
+namespace {
+
+// The object that `known` refers to, or a new one.
+template <class T>
+std::shared_ptr<T> LockOrMake(std::weak_ptr<T>& known) {
+  std::shared_ptr<T> object = known.lock();
+  if (object == nullptr) known = object = std::make_shared<T>();
+  return object;
+}
+
+}  // namespace
 
 std::shared_ptr<User> Users::Get(uid_t uid, bool is_trusted) {
   std::erase_if(users_, [](const auto& entry) {
-    return entry.second.user.expired() && entry.second.copies.expired();
+    const Known& known = entry.second;
+    return known.user.expired() && known.copies.expired() && known.retired.expired();
   });
   Known& known = users_[{is_trusted ? uid : AccountOf(uid), is_trusted}];
   std::shared_ptr<User> user = known.user.lock();
   if (user != nullptr) return user;
-  std::shared_ptr<dataplane::CopyUse> copies = known.copies.lock();
-  if (copies == nullptr) copies = std::make_shared<dataplane::CopyUse>();
-  user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, copies)
-                    : std::make_shared<User>(whole_, others_, &device_others_, percent_, copies);
-  known = {user, copies};
+  const std::shared_ptr<dataplane::CopyUse> copies = LockOrMake(known.copies);
+  const std::shared_ptr<memory::RetiredUse> retired = LockOrMake(known.retired);
+  user = is_trusted
+             ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, copies, retired)
+             : std::make_shared<User>(whole_, others_, &device_others_, percent_, copies, retired);
+  known.user = user;
   return user;
 }
 

@@ -12,6 +12,7 @@
 #include "control/device/device.h"
 #include "control/device/quota.h"
 #include "dataplane/types/copy_use.h"
+#include "memory/unmapper.h"
 
 namespace roci::control {
 
@@ -49,8 +50,10 @@ class User {
  public:
   // `percent` of each limit of `whole`, at least one; taken from `from`. `from_devices`: quotas
   // from which the user's part of each device is taken; null: the user may take the reserve.
+  // `copies`, `retired`: see copy_use.
   User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-       uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies);
+       uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies,
+       std::shared_ptr<memory::RetiredUse> retired);
 
   Quota sessions;
   Quota descriptors;
@@ -63,6 +66,11 @@ class User {
   // Limits of the dataplane for copies to and from the user's programs. Copies that wait for memory
   // outlive the sessions and this object; the account's next User has the same CopyUse then.
   const std::shared_ptr<dataplane::CopyUse> copy_use;
+  // Mappings of program memory that are not unmapped yet, which app_mappings and app_bytes do not
+  // count any more. They outlive this object in the same way.
+  const std::shared_ptr<memory::RetiredUse> retired;
+  static constexpr uint32_t kMostRetired = 1024;
+  static constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
   // Time that the control thread has spent on requests of the user's programs.
   uint64_t control_ns = 0;
 
@@ -74,6 +82,10 @@ class User {
   AppShare TakeAppMappings(uint64_t mappings, uint64_t bytes) {
     return {QuotaShare(app_mappings, mappings), QuotaShare(app_bytes, bytes)};
   }
+
+  // Whether more of the programs' memory may be mapped: not while too much waits to be unmapped, of
+  // this user or of all.
+  bool MayMap() const;
 
   // `limits` of a device with the numbers of objects reduced to the user's part.
   DeviceLimits LimitsOf(const DeviceLimits& limits) const;
@@ -118,10 +130,11 @@ class Users {
   uid_t AccountOf(uid_t uid) const;
 
   std::map<uid_t, uid_t> accounts_;
-  // Both parts may live on without the other.
+  // Each part may live on without the others.
   struct Known {
     std::weak_ptr<User> user;
     std::weak_ptr<dataplane::CopyUse> copies;
+    std::weak_ptr<memory::RetiredUse> retired;
   };
   std::map<std::pair<uid_t, bool>, Known> users_;  // by account, and whether it is trusted
 };

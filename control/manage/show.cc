@@ -163,6 +163,8 @@ Json ShowUser(const Services& services, const Session& session) {
           {"queue_mappings", Use(user.ring_mappings)},
           {"memory_bytes", Use(user.app_bytes)},
           {"memory_mappings", Use(user.app_mappings)},
+          {"retired_bytes", UseOf(user.retired->bytes, User::kMostRetiredBytes)},
+          {"retired_mappings", UseOf(user.retired->mappings, User::kMostRetired)},
           {"event_channels", Use(user.event_channels)},
           {"helper_threads",
            UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},

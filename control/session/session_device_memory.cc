@@ -72,6 +72,7 @@ absl::Status Session::AllocDm(const Request& request, const FdsPointer&, Reply& 
   int error = 0;
   record.mapping = memory::MappedFile::Map(fd->get(), 0, bytes, true, &error);
   if (record.mapping == nullptr) return StatusFromErrno(error, "device memory");
+  record.mapping->ChargeTo(admission_.user->retired);
   record.length = alloc.length;
   record.fd = std::make_shared<UniqueFd>(*std::move(fd));
   reply.fds = {record.fd->get()};

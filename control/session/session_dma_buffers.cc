@@ -19,6 +19,7 @@ constexpr uint64_t kDmaBufferVa = uint64_t{3} << 62;
 // The driver of the buffer's device may take any time for the CPU access to begin.
 Session::Lookup Session::MapDmaBuffer(const Request& request, const FdsPointer& fds) const {
   const auto& reg = request.As<roci_abi_reg_dma_buffer_mr_request>();
+  if (!admission_.user->MayMap()) return {};
   auto buffer = std::make_shared<MappedDmaBuffer>();
   buffer->user = admission_.user;
   buffer->mappings = admission_.user->TakeAppMappings(1, reg.length);
@@ -27,9 +28,11 @@ Session::Lookup Session::MapDmaBuffer(const Request& request, const FdsPointer& 
   const bool writable = reg.access & static_cast<uint32_t>(memory::Access::kLocalWrite);
   auto fd = std::make_shared<UniqueFd>(fcntl((*fds)[0].local.get(), F_DUPFD_CLOEXEC, 0));
   return {.find =
-              [=, offset = reg.offset, length = reg.length](Findings& out) {
+              [=, offset = reg.offset, length = reg.length,
+               retired = admission_.user->retired](Findings& out) {
                 buffer->mapping = memory::MappedFile::MapDmaBuffer(fd->get(), offset, length,
                                                                    writable, &buffer->error);
+                if (buffer->mapping != nullptr) buffer->mapping->ChargeTo(retired);
                 out.dma_buffer = std::make_unique<MappedDmaBuffer>(std::move(*buffer));
               },
           .descriptors = 2};

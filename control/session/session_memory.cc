@@ -14,7 +14,6 @@
 #include "control/session/memory_status.h"
 #include "control/session/session.h"
 #include "memory/process_memory.h"
-#include "memory/unmapper.h"
 
 namespace roci::control {
 namespace {
@@ -72,11 +71,7 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
 std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& extent, size_t number,
                                                        bool writable, uint64_t longest,
                                                        const FdsPointer& fds, NotMapped* why) {
-  // Mappings that are not unmapped yet are not charged to any user.
-  constexpr uint32_t kMostRetired = 1024;
-  constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
-  if (memory::Unmapper::backlog() >= kMostRetired ||
-      memory::Unmapper::backlog_bytes() >= kMostRetiredBytes) {
+  if (!admission_.user->MayMap()) {
     *why = NotMapped::kLimit;
     return nullptr;
   }
@@ -95,9 +90,10 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
         "session %u: %llu bytes cannot be mapped (%s), using system calls", number_,
         static_cast<unsigned long long>(extent.length),
         std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
-  } else if (mapping->on_disk()) {
-    *why = NotMapped::kOnDisk;
+    return nullptr;
   }
+  mapping->ChargeTo(admission_.user->retired);
+  if (mapping->on_disk()) *why = NotMapped::kOnDisk;
   return mapping;
 }
 

@@ -56,6 +56,23 @@ TEST_F(UsersTest, AppMemoryTakesMappingsAndAddresses) {
   EXPECT_EQ(whole_.app_bytes.used(), 0u);
 }
 
+// One user's memory that waits to be unmapped does not keep another user's from being mapped.
+TEST_F(UsersTest, MappingsThatAreNotUnmappedYetCountForTheirUser) {
+  std::shared_ptr<User> alice = users_.Get(kAlice);
+  const std::shared_ptr<User> bob = users_.Get(kBob);
+  EXPECT_TRUE(alice->MayMap());
+  alice->retired->mappings = User::kMostRetired;
+  EXPECT_FALSE(alice->MayMap());
+  EXPECT_TRUE(bob->MayMap());
+  alice->retired->mappings = 0;
+  alice->retired->bytes = User::kMostRetiredBytes;
+  EXPECT_FALSE(alice->MayMap());
+  EXPECT_TRUE(bob->MayMap());
+  const std::shared_ptr<memory::RetiredUse> waiting = alice->retired;
+  alice.reset();
+  EXPECT_FALSE(users_.Get(kAlice)->MayMap()) << "after its last session, too";
+}
+
 TEST_F(UsersTest, RootAndTheOwnerMayTakeEverythingThatIsLeft) {
   const std::shared_ptr<User> alice = users_.Get(kAlice);
   const QuotaShare taken(alice->sessions, 2);
