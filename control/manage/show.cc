@@ -373,6 +373,7 @@ Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {
           {"rx_packets", s.rx_packets},
           {"tx_packets", s.tx_packets},
           {"calls", s.calls},
+          {"long_calls", s.long_calls},
           {"bad_doorbells", s.bad_doorbells},
           {"comp_events", s.comp_events},
           {"async_events", s.async_events},

@@ -121,6 +121,7 @@ struct LcoreSnapshot {
   uint64_t rx_packets = 0;
   uint64_t tx_packets = 0;
   uint64_t calls = 0;          // functions run for other threads
+  uint64_t long_calls = 0;     // rounds in which they took more than a millisecond
   uint64_t bad_doorbells = 0;  // bits of handles that do not exist
   uint64_t comp_events = 0;
   uint64_t async_events = 0;

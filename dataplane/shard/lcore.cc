@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "dataplane/base/clock.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/worker.h"
@@ -64,8 +65,9 @@ void Lcore::TakeBack() {
 bool Lcore::RunWhileIdle(Mailbox::Function function, void* argument) {
   uint32_t holder = kNobody;
   if (!holder_.compare_exchange_strong(holder, kCaller, std::memory_order_acquire)) return false;
+  const uint64_t begin_tsc = Clock::Tsc();
   function(OnShard(), argument);
-  worker_->CountCall();
+  worker_->CountCall(begin_tsc);
   const bool wakes = wake_.is_sleeping() && worker_->HasWork();
   holder_.store(kNobody, std::memory_order_release);
   if (wakes) wake_.Wake();
@@ -154,6 +156,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.rx_packets = stats.rx_packets.value();
   out.tx_packets = stats.tx_packets.value();
   out.calls = stats.calls.value();
+  out.long_calls = stats.long_calls.value();
   out.bad_doorbells = stats.bad_doorbells.value();
   out.comp_events = worker_->events().sent.value();
   out.events_delayed = worker_->events().delayed.value();

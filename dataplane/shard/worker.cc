@@ -14,6 +14,8 @@
 namespace roci::dataplane {
 namespace {
 
+// A function that the control thread runs on the lcore is long if no more of them fit in a second.
+constexpr uint64_t kLongCallsPerSecond = 1000;
 constexpr uint64_t kEventRetryNs = roce::kNsPerMs;
 // Time until the timer of a held queue pair is checked again.
 constexpr uint64_t kHeldTimerNs = roce::kNsPerMs;
@@ -30,6 +32,7 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
       lcore_(lcore),
       options_(options),
       clock_(rte_get_tsc_hz()),
+      long_call_tsc_(rte_get_tsc_hz() / kLongCallsPerSecond),
       profile_(options.profile),
       stash_(dataplane.frames().mempool()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -84,7 +87,7 @@ uint32_t Worker::RunOnce() {
   StartRound();
   uint32_t work = lcore_.mailbox_.Serve(shard_);
   if (work != 0) [[unlikely]]
-    stats_.calls.Add(work);
+    CountCalls(work, round_tsc_);
   EndStage(LcoreStage::kMailbox);
   if (!detached_.empty() || !refused_.empty()) [[unlikely]]
     work += CollectCopies();
@@ -133,6 +136,12 @@ void Worker::StartRound() {
     events_.Expire(shard_, now_);
   if (now_ >= next_publish_ns_) [[unlikely]]
     PublishRound();
+}
+
+void Worker::CountCalls(uint32_t count, uint64_t begin_tsc) {
+  stats_.calls.Add(count);
+  if (Clock::Tsc() - begin_tsc > long_call_tsc_) [[unlikely]]
+    stats_.long_calls.Add(1);
 }
 
 void Worker::PublishRound() {

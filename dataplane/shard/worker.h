@@ -40,7 +40,7 @@ struct WorkerStats {
   Counter loops, busy_loops, busy_cycles, idle_cycles, sleeps, yields;
   Counter wakes_by_doorbell, wakes_by_port;
   Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
-  Counter timer_expiries;
+  Counter timer_expiries, long_calls;
   Counter async_events, durable_syncs, durable_failures;
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
@@ -93,9 +93,10 @@ class Worker final : public DurableService {
   // Any thread.
   const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
-  // Counts a function that ran on another thread while the lcore was idle, and may have left work.
-  void CountCall() {
-    stats_.calls.Add(1);
+  // Counts a function that ran on another thread while the lcore was idle, since `begin_tsc`, and
+  // may have left work.
+  void CountCall(uint64_t begin_tsc) {
+    CountCalls(1, begin_tsc);
     last_busy_ns_ = RefreshTime();
   }
   // While the lcore sleeps: whether such a function has left work for which it must wake.
@@ -137,6 +138,7 @@ class Worker final : public DurableService {
   void StartRound();
   void PublishRound();
   void EndStage(LcoreStage stage);
+  void CountCalls(uint32_t count, uint64_t begin_tsc);
   uint32_t CollectDoorbells();
   void RingAll(uint32_t count);
   void Ring(QueuePair& qp);
@@ -247,6 +249,7 @@ class Worker final : public DurableService {
   LcoreOptions options_;
   Clock clock_;
   uint64_t now_ = 0;
+  const uint64_t long_call_tsc_;
   uint64_t round_tsc_ = Clock::Tsc();
   uint64_t stage_tsc_ = 0;
   uint64_t last_busy_ns_ = 0;

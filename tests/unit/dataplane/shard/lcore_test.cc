@@ -64,6 +64,21 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
   }
 }
 
+TEST(LcoreTest, CountsLongCalls) {
+  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  const uint64_t before = lcore.Snapshot().long_calls;
+  const auto run_long = [](const dataplane::OnShard&) {
+    for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3);
+         std::chrono::steady_clock::now() < end;) {
+    }
+    return true;
+  };
+  lcore.Call(run_long);
+  lcore.CallInRound(run_long);
+  lcore.FinishRound();
+  EXPECT_GE(lcore.Snapshot().long_calls, before + 2);
+}
+
 // A long command of one program: each part leaves another program's queue pair a request, and finds
 // it complete when the next part begins.
 TEST(LcoreTest, ServesQueuePairsBetweenThePartsOfACommand) {
