@@ -21,7 +21,7 @@ import system  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
 PACKAGES = [argument for argument in sys.argv[1:] if not argument.startswith('-')]
-BUILD_LIMIT_S = 3600
+BUILD_LIMIT_S = 3000
 # As the unit's: user and capabilities. The chroot has no service manager.
 START = '''
 mkdir -p /run/roci && chown rocinante: /run/roci

@@ -19,7 +19,7 @@ import system  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
 TARBALLS = [argument for argument in sys.argv[1:] if not argument.startswith('-')]
-BUILD_LIMIT_S = 3600
+BUILD_LIMIT_S = 3000
 RELEASE = 'trixie'
 PORTS = ('net_af_packet0,iface=lo', 'net_af_xdp0,iface=lo', 'net_memif0,role=server', 'net_vhost0,iface=/tmp/v', 'net_virtio_user0,path=/tmp/v',
          'net_tap0', 'net_null0')
