@@ -601,7 +601,7 @@ class Packages(unittest.TestCase):
 class Bounds(unittest.TestCase):
     """What Meson was told about the tests of this build."""
 
-    SUITES = {'unit', 'sim', 'fuzz', 'integration', 'conformance', 'style', 'interop', 'bench', 'walk'}
+    SUITES = {'unit', 'sim', 'fuzz', 'integration', 'conformance', 'style', 'interop', 'systems', 'bench', 'walk'}
     LONGEST_S = 900
     LONGEST_AT_NIGHT_S = 1200
 

@@ -29,7 +29,7 @@ IMPORT = re.compile(r'^(?:import|from) (\w+)', re.MULTILINE)
 LISTS_CASES = re.compile(r"\b(?:cases\.run|tap\.main)\(|'--list'")
 # Folders of the product, from the innermost to the outermost.
 ORDER = ('memory', 'roce', 'dataplane', 'control', 'verbs_provider', 'tools')
-WITH_DAEMON = {'integration', 'conformance', 'interop', 'walk'}
+WITH_DAEMON = {'integration', 'conformance', 'interop', 'systems', 'walk'}
 # Suites that select when a test runs, not its kind.
 SELECTORS = {'night', 'threads'}
 # Run for every change.
