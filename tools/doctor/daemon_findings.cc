@@ -138,12 +138,12 @@ Finding JudgeDrivers(const DaemonFacts& facts) {
   if (lacking.empty()) return Ok(kName, text);
   if (drivers.value("mempool_ring", true) == false) {
     return Fatal(kName, absl::StrCat(text, ", not mempool_ring"), "rocid does not start",
-                 "Debian: apt install libdpdk-dev, or the librte-mempool packages");
+                 "Debian: apt install librte-mempool-ring23 (or of DPDK's version here)");
   }
   const std::string cost = absl::StrCat("no ports ", absl::StrJoin(lacking, ", "),
                                         " (wires and packet:NAME need no driver)");
   return Slow(kName, text, cost,
-              "Debian: apt install libdpdk-dev, or the librte-net packages of these");
+              "Debian: apt install the librte-net packages of these, or librte-meta-net");
 }
 
 }  // namespace roci::tools
