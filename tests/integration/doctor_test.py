@@ -297,6 +297,9 @@ def build_tree(roci, rocid, plugin):
         folder = os.path.join(top, os.path.basename(os.path.dirname(os.path.abspath(path))))
         os.mkdir(folder)
         copies.append(shutil.copy(path, folder))
+    # `roci run` preloads libraries from the plugin's folder.
+    for library in glob.glob(os.path.join(os.path.dirname(os.path.abspath(plugin)), 'libroci-*.so')):
+        shutil.copy(library, os.path.dirname(copies[-1]))
     return top, Programs(*copies)
 
 
