@@ -58,7 +58,8 @@ class RunTest(unittest.TestCase):
         # An ordinary user may not be able to enter the build tree.
         self.roci = shutil.copy(ROCI, self.directory)
         self.plugin = shutil.copy(PLUGIN, self.directory)
-        shutil.copy(os.path.join(os.path.dirname(PLUGIN), 'libroci-preload.so'), self.directory)
+        for library in ('libroci-preload.so', 'libroci-netlink.so'):
+            shutil.copy(os.path.join(os.path.dirname(PLUGIN), library), self.directory)
         self.runtime_dir = os.path.join(self.directory, 'run')
         self.server = Server(self.runtime_dir, *self.server_options)
         self.addCleanup(shutil.rmtree, self.directory, True)
@@ -336,11 +337,12 @@ class FallbackTest(RunTest):
 
     def test_an_inner_run_replaces_the_outer_ones_variables(self):
         script = 'echo $LD_PRELOAD; echo $RDMAV_DRIVERS'
-        done = self.execute(*self.run_command('sh', '-c', script, options=('--no-namespace',)), options=('--no-namespace',),
+        plain = ('--no-netlink',)  # which preloads another library
+        done = self.execute(*self.run_command('sh', '-c', script, options=('--no-namespace', *plain)), options=('--no-namespace', *plain),
                             env={**os.environ, 'LD_PRELOAD': 'libc.so.6', 'RDMAV_DRIVERS': '/none/libother'})
         self.assertEqual(done.stdout.split(), [f'{self.directory}/libroci-preload.so:libc.so.6', f'{self.directory}/libroci:/none/libother'],
                          done.stderr)
-        done = self.execute(*self.run_command('sh', '-c', script), options=('--no-namespace',))
+        done = self.execute(*self.run_command('sh', '-c', script, options=plain), options=('--no-namespace', *plain))
         self.assertEqual(done.stdout.split(), [], done.stderr)
 
 

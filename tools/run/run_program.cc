@@ -147,7 +147,8 @@ absl::Status Prepare(const RunOptions& options) {
     if (!status.ok()) return status;
   }
   status = ShowFound(options, *found);
-  if (!status.ok() || options.no_netlink || !CanPreload(found->program)) return status;
+  const bool can_preload = CanPreload(found->program) && !found->program.gains_privilege;
+  if (!status.ok() || options.no_netlink || !can_preload) return status;
   // Without the library, programs find the devices, but rdma(8) does not.
   const absl::Status netlink = PreloadNetlinkShim(found->plugins.Folder());
   if (!netlink.ok() && options.verbose) {
