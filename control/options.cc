@@ -93,7 +93,7 @@ void DeclareOptions(CLI::App& app, Options& options) {
                "Check the configuration, print its first error or what it would start, and exit");
   app.add_flag("--probe", options.probe,
                "Try what this machine gives a daemon of this user, print it as JSON, and exit (for "
-               "`roci doctor`)");
+               "roci doctor)");
 }
 
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_status) {

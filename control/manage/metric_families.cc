@@ -183,6 +183,7 @@ void AddLcores(std::vector<MetricFamily>& out) {
       {"rx_packets", "Packets received"},
       {"tx_packets", "Packets sent"},
       {"calls", "Functions run for other threads"},
+      {"long_calls", "Rounds of the loop in which such functions took more than a millisecond"},
       {"bad_doorbells", "Doorbells of queues that do not exist"},
       {"comp_events", "Completion events sent to programs"},
       {"async_events", "Asynchronous events sent to programs"},

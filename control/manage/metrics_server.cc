@@ -22,6 +22,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
+#include "control/loop/no_memory.h"
 #include "control/manage/metrics_text.h"
 
 namespace roci::control {
@@ -46,7 +47,13 @@ MetricsFeed::~MetricsFeed() { loop_.Forget(watch_); }
 void MetricsFeed::Make() {
   eventfd_t count;
   eventfd_read(wanted_.get(), &count);
-  auto snapshot = std::make_shared<const nlohmann::json>(make_());
+  std::shared_ptr<const nlohmann::json> snapshot;
+  // Without memory for it, whoever waits gives up after its limit.
+  const absl::Status status = OrRefuse([&] {
+    snapshot = std::make_shared<const nlohmann::json>(make_());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return;
   const std::lock_guard lock(mutex_);
   snapshot_ = std::move(snapshot);
   made_ = MonotonicNow();
@@ -246,7 +253,15 @@ MHD_Result MetricsServer::Http::Answer(void* self, MHD_Connection* connection, c
   if (verb != MHD_HTTP_METHOD_GET && verb != MHD_HTTP_METHOD_HEAD) {
     return http.Reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET /metrics\n", kText);
   }
-  if (std::string_view(url) == "/metrics") return http.AnswerMetrics(connection);
+  if (std::string_view(url) == "/metrics") {
+    // MHD_NO closes the connection.
+    MHD_Result result = MHD_NO;
+    const absl::Status status = OrRefuse([&] {
+      result = http.AnswerMetrics(connection);
+      return absl::OkStatus();
+    });
+    return status.ok() ? result : MHD_NO;
+  }
   return http.Reply(connection, MHD_HTTP_NOT_FOUND, "Metrics are at /metrics\n", kText);
 }
 

@@ -178,7 +178,9 @@ def boot(options):
     try:
         folder = guest.share / 'programs'
         folder.mkdir()
-        for path in (*options.paths[:3], options.paths[4]):
+        # (`roci run` without a namespace preloads libraries from the plugin's folder.)
+        preloaded = [os.path.join(os.path.dirname(options.paths[2]), name) for name in ('libroci-preload.so', 'libroci-netlink.so')]
+        for path in (*options.paths[:3], options.paths[4], *preloaded):
             shutil.copy(path, folder)
         # Unload rdma_ucm: `roci run` does not replace a connection manager of the kernel.
         guest.run(f'cp -r /run/host/programs {FOLDER} && rmmod rdma_ucm && ip link set eth0 up && '

@@ -88,7 +88,8 @@ class AsService(unittest.TestCase):
 
     def daemon(self, *arguments, before=(), config=None):
         """A daemon of the service's user. The runtime directory is the user's, and outlives the daemon."""
-        folder = os.path.join(self.scratch.name, self.id())
+        # Short: the path of a socket has 108 bytes at most.
+        folder = os.path.join(self.scratch.name, self._testMethodName[5:25])
         os.makedirs(folder, exist_ok=True)
         os.chown(folder, DAEMON_USER, DAEMON_USER)
         daemon = harness.Daemon(self.programs, arguments, runtime_dir=folder, config=config, prefix=(*before, *as_service()))
@@ -132,9 +133,8 @@ class AsService(unittest.TestCase):
         program.communicate(timeout=harness.LIMIT_S)
         holder = daemon.start('ibv_asyncwatch', '-d', 'roci0', **harness.as_user(OTHER))
         try:
-            self.assertTrue(harness.await_(lambda: daemon.show('apps')))
             uid = pwd.getpwnam(OTHER).pw_uid
-            self.assertEqual([app['uid'] for app in daemon.show('apps')], [uid])
+            self.assertTrue(harness.await_(lambda: [app['uid'] for app in daemon.show('apps')] == [uid]), daemon.show('apps'))
         finally:
             holder.kill()
             holder.communicate()
