@@ -136,7 +136,8 @@ void AddDevices(std::vector<MetricFamily>& out) {
 
 void AddPorts(std::vector<MetricFamily>& out) {
   constexpr char kPorts[] = "ports";
-  const auto add_all = [&](const auto& helps, std::string prefix, std::string member) {
+  const auto add_all = [&](const auto& helps, const std::string& prefix,
+                           const std::string& member) {
     for (const Help& help : helps) {
       const std::string name(help.name);
       out.push_back({prefix + name, kCounter, help.text, kPorts, member + name, ""});
