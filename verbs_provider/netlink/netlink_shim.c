@@ -238,6 +238,8 @@ static bool IsAbsent(int error) {
   return error == -ENOENT || error == -ECONNREFUSED || error == -ENOTDIR || error == -EACCES;
 }
 
+// The parameters of the C library have reserved names.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 EXPORT int socket(int domain, int type, int protocol) {
   if (domain == AF_NETLINK && protocol == NETLINK_RDMA) {
     if (IsVerbsLibrary(__builtin_return_address(0))) return Fail(EPROTONOSUPPORT);
@@ -329,3 +331,4 @@ EXPORT ssize_t __recvfrom_chk(int fd, void* restrict data, size_t size, size_t r
   if (size > room) abort();
   return recvfrom(fd, data, size, flags, address, address_size);
 }
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)

@@ -26,7 +26,7 @@ class UnmapperTest : public ::testing::Test {
             }};
   }
   // A user for whom the unmapper waits until `gate` is ready.
-  static std::shared_ptr<RetiredUse> MakeBlocker(std::shared_future<void> gate) {
+  static std::shared_ptr<RetiredUse> MakeBlocker(const std::shared_future<void>& gate) {
     return {new RetiredUse, [gate](RetiredUse* use) {
               gate.wait();
               delete use;

@@ -33,7 +33,7 @@ uint16_t FreePort() {
   const UniqueFd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof(address);
-  bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size);
+  EXPECT_EQ(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
   getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size);
   return ntohs(address.sin_port);
 }
