@@ -34,7 +34,8 @@ class MappedFile {
   static std::shared_ptr<MappedFile> MapDmaBuffer(int fd, uint64_t offset, uint64_t length,
                                                   bool writable, int* error);
   ~MappedFile();
-  /// The user in whose turn it is unmapped, and for whom it counts until then.
+  /// The user to whose limits the mapping counts until it is unmapped. The unmapper serves users in
+  /// turn.
   void ChargeTo(std::shared_ptr<RetiredUse> use);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -59,6 +59,15 @@ constexpr bool IsHandlerName(std::string_view command, std::string_view handler)
 
 }  // namespace
 
+Server::Server(Services& services)
+    : services_(services),
+      incoming_(
+          services.accounts, [this](UniqueFd& socket, Peer& peer) { return Open(socket, peer); },
+          [this](UniqueFd socket, const absl::Status& status) {
+            Refuse(std::move(socket), status);
+          }),
+      manager_(services) {}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
                                                        const std::string& runtime_dir,
                                                        bool public_socket) {
@@ -69,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
   Server* const self = server.get();
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
-      [self](UniqueFd socket) { self->Take(std::move(socket)); },
+      [self](UniqueFd socket) { self->incoming_.Take(std::move(socket)); },
       [](int socket) { SendRefusal(socket, StatusFromErrno(ENFILE, "file descriptors")); },
       [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
@@ -79,29 +88,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
 
 Server::~Server() {
   for (const auto& [number, channel] : channels_) manager_.DestroyAll(*channel);
-}
-
-void Server::Take(UniqueFd socket) {
-  std::shared_ptr<Connection> connection;
-  const absl::Status status = OrRefuse([&] {
-    connection = std::make_shared<Connection>();
-    absl::StatusOr<Peer> peer = PeerOf(socket.get());
-    if (!peer.ok()) return peer.status();
-    const uid_t uid = peer->uid;
-    const bool is_trusted = peer->has_rights_of_daemon;
-    *connection = {std::move(socket), *std::move(peer)};
-    if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) {
-      return absl::OkStatus();
-    }
-    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid));
-  });
-  if (status.ok()) return;
-  Refuse(socket.valid() ? std::move(socket) : std::move(connection->socket), status);
-}
-
-void Server::Admit(Connection& connection) {
-  const absl::Status status = OrRefuse([&] { return Open(connection.socket, connection.peer); });
-  if (!status.ok()) Refuse(std::move(connection.socket), status);
 }
 
 void Server::Refuse(UniqueFd socket, const absl::Status& status) {

@@ -15,6 +15,7 @@
 #include "control/cm/command_addresses.h"
 #include "control/cm/command_decoder.h"
 #include "control/cm/manager.h"
+#include "control/device/incoming_connections.h"
 #include "control/device/services.h"
 #include "control/loop/acceptor.h"
 #include "control/loop/hello_deadlines.h"
@@ -52,14 +53,7 @@ class Server {
   const std::map<uint32_t, std::unique_ptr<Channel>>& channels() const { return channels_; }
 
  private:
-  explicit Server(Services& services) : services_(services), manager_(services) {}
-  void Take(UniqueFd socket);
-  // A connection whose user's account is being found.
-  struct Connection {
-    UniqueFd socket;
-    Peer peer;
-  };
-  void Admit(Connection& connection);
+  explicit Server(Services& services);
   absl::Status Open(UniqueFd& socket, Peer& peer);
   void Refuse(UniqueFd socket, const absl::Status& status);
   void Receive(Channel& channel);
@@ -126,6 +120,7 @@ class Server {
                     rdma_ucm_create_id_resp& out);
 
   Services& services_;
+  IncomingConnections incoming_;
   std::unique_ptr<Acceptor> acceptor_;
   Manager manager_;
   HelloDeadlines hello_deadlines_;

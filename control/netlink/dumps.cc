@@ -162,54 +162,48 @@ void PutCounter(Datagram& out, const Viewer& viewer, ObjectNumbers& numbers,
 
 }  // namespace
 
+// The dumps of one device's objects, by command.
+struct Nldev::ObjectDump {
+  uint16_t command;
+  Dump (Nldev::*start)(const Viewer& viewer, const Request& request);
+};
+
 int Nldev::Start(const Viewer& viewer, const Request& request, Dump& out) {
-  const Device* const device = DeviceOf(request);
-  const auto devices = static_cast<uint32_t>(sources_.services.devices.size());
-  switch (request.command) {
-    case RDMA_NLDEV_CMD_GET:
-    case RDMA_NLDEV_CMD_RES_GET:
-      out = DumpDevices(viewer, request, 0, devices);
-      return 0;
-    default:
-      break;
+  static constexpr ObjectDump kObjectDumps[] = {
+      {RDMA_NLDEV_CMD_RES_QP_GET, &Nldev::DumpObjects<QpKind>},
+      {RDMA_NLDEV_CMD_RES_CQ_GET, &Nldev::DumpObjects<CqKind>},
+      {RDMA_NLDEV_CMD_RES_MR_GET, &Nldev::DumpObjects<MrKind>},
+      {RDMA_NLDEV_CMD_RES_PD_GET, &Nldev::DumpObjects<PdKind>},
+      {RDMA_NLDEV_CMD_RES_SRQ_GET, &Nldev::DumpObjects<SrqKind>},
+      {RDMA_NLDEV_CMD_RES_CTX_GET, &Nldev::DumpObjects<ContextKind>},
+      {RDMA_NLDEV_CMD_RES_CM_ID_GET, &Nldev::DumpCmIds},
+  };
+  const uint16_t command = request.command;
+  if (command == RDMA_NLDEV_CMD_GET || command == RDMA_NLDEV_CMD_RES_GET) {
+    out = DumpDevices(viewer, request, 0, static_cast<uint32_t>(sources_.services.devices.size()));
+    return 0;
   }
-  if (device == nullptr) return EINVAL;
-  switch (request.command) {
-    case RDMA_NLDEV_CMD_PORT_GET:
-      out = DumpDevices(viewer, request, *request.device, *request.device + 1);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_QP_GET:
-      out = DumpObjects<QpKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_CQ_GET:
-      out = DumpObjects<CqKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_MR_GET:
-      out = DumpObjects<MrKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_PD_GET:
-      out = DumpObjects<PdKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_SRQ_GET:
-      out = DumpObjects<SrqKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_CTX_GET:
-      out = DumpObjects<ContextKind>(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_RES_CM_ID_GET:
-      out = DumpCmIds(viewer, request);
-      return 0;
-    case RDMA_NLDEV_CMD_STAT_GET:
-      break;
-    default:
-      return EINVAL;
+  if (DeviceOf(request) == nullptr) return EINVAL;
+  if (command == RDMA_NLDEV_CMD_PORT_GET) {
+    out = DumpDevices(viewer, request, *request.device, *request.device + 1);
+    return 0;
   }
+  if (command == RDMA_NLDEV_CMD_STAT_GET) return StartStatistics(viewer, request, out);
+  for (const ObjectDump& dump : kObjectDumps) {
+    if (dump.command != command) continue;
+    out = (this->*dump.start)(viewer, request);
+    return 0;
+  }
+  return EINVAL;
+}
+
+int Nldev::StartStatistics(const Viewer& viewer, const Request& request, Dump& out) {
   if (request.stat_resource == RDMA_NLDEV_ATTR_RES_MR) {
     out = DumpObjects<MrStatisticsKind>(viewer, request);
     return 0;
   }
   if (request.stat_resource != RDMA_NLDEV_ATTR_RES_QP) return EINVAL;
-  const auto mask = counter_masks_.find(device);
+  const auto mask = counter_masks_.find(DeviceOf(request));
   out = DumpCounters(viewer, request, mask != counter_masks_.end() ? mask->second : 0);
   return 0;
 }

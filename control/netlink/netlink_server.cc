@@ -86,6 +86,16 @@ Datagram DoneOf(const nlmsghdr& request, uint32_t port) {
 
 }  // namespace
 
+NetlinkServer::NetlinkServer(const Sources& sources)
+    : services_(sources.services),
+      incoming_(
+          sources.services.accounts,
+          [this](UniqueFd& socket, Peer& peer) { return Open(socket, peer); },
+          [this](UniqueFd socket, const absl::Status& status) {
+            Refuse(std::move(socket), status);
+          }),
+      nldev_(sources) {}
+
 absl::StatusOr<std::unique_ptr<NetlinkServer>> NetlinkServer::Create(const Sources& sources,
                                                                      const std::string& runtime_dir,
                                                                      bool public_socket) {
@@ -96,7 +106,7 @@ absl::StatusOr<std::unique_ptr<NetlinkServer>> NetlinkServer::Create(const Sourc
   NetlinkServer* const self = server.get();
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       sources.services.loop, *std::move(listener),
-      [self](UniqueFd socket) { self->Take(std::move(socket)); },
+      [self](UniqueFd socket) { self->incoming_.Take(std::move(socket)); },
       [](int socket) { Greet(socket, ENFILE); },
       [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
@@ -106,29 +116,6 @@ absl::StatusOr<std::unique_ptr<NetlinkServer>> NetlinkServer::Create(const Sourc
 
 NetlinkServer::~NetlinkServer() {
   while (!connections_.empty()) Close(connections_.begin()->first);
-}
-
-void NetlinkServer::Take(UniqueFd socket) {
-  std::shared_ptr<Waiting> waiting;
-  const absl::Status status = OrRefuse([&] {
-    waiting = std::make_shared<Waiting>();
-    absl::StatusOr<Peer> peer = PeerOf(socket.get());
-    if (!peer.ok()) return peer.status();
-    const uid_t uid = peer->uid;
-    const bool is_trusted = peer->has_rights_of_daemon;
-    *waiting = {std::move(socket), *std::move(peer)};
-    if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*waiting); })) {
-      return absl::OkStatus();
-    }
-    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid));
-  });
-  if (status.ok()) return;
-  Refuse(socket.valid() ? std::move(socket) : std::move(waiting->socket), status);
-}
-
-void NetlinkServer::Admit(Waiting& waiting) {
-  const absl::Status status = OrRefuse([&] { return Open(waiting.socket, waiting.peer); });
-  if (!status.ok()) Refuse(std::move(waiting.socket), status);
 }
 
 void NetlinkServer::Refuse(UniqueFd socket, const absl::Status& status) {

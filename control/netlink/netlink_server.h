@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "control/device/incoming_connections.h"
 #include "control/device/services.h"
 #include "control/loop/acceptor.h"
 #include "control/netlink/nldev.h"
@@ -49,15 +50,8 @@ class NetlinkServer {
     bool has_requests() const { return in_at != in.size(); }
     bool has_answers() const { return out_at != out.size() || dump != nullptr; }
   };
-  // A connection whose user's account is being found.
-  struct Waiting {
-    UniqueFd socket;
-    Peer peer;
-  };
 
-  explicit NetlinkServer(const Sources& sources) : services_(sources.services), nldev_(sources) {}
-  void Take(UniqueFd socket);
-  void Admit(Waiting& waiting);
+  explicit NetlinkServer(const Sources& sources);
   absl::Status Open(UniqueFd& socket, const Peer& peer);
   absl::Status CheckLimits(const User* user, bool is_trusted) const;
   void Refuse(UniqueFd socket, const absl::Status& status);
@@ -72,6 +66,7 @@ class NetlinkServer {
   void Close(uint64_t id);
 
   const Services& services_;
+  IncomingConnections incoming_;
   std::unique_ptr<Acceptor> acceptor_;
   Nldev nldev_;
   uint64_t last_id_ = 0;

@@ -71,6 +71,9 @@ class Nldev {
   // dumps.cc
   Dump DumpDevices(const Viewer& viewer, const Request& request, uint32_t first,
                    uint32_t end) const;
+  struct ObjectDump;
+  // Of STAT_GET; as Start.
+  int StartStatistics(const Viewer& viewer, const Request& request, Dump& out);
   template <class Kind>
   Dump DumpObjects(const Viewer& viewer, const Request& request);
   Dump DumpCmIds(const Viewer& viewer, const Request& request);

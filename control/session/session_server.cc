@@ -20,6 +20,14 @@ constexpr roce::TimeNs kResumeNs = roce::kNsPerMs;
 
 }  // namespace
 
+SessionServer::SessionServer(Services& services)
+    : services_(services),
+      incoming_(
+          services.accounts, [this](UniqueFd& socket, Peer& peer) { return Open(socket, peer); },
+          [this](UniqueFd socket, const absl::Status& status) {
+            Refuse(std::move(socket), status);
+          }) {}
+
 absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& services,
                                                                      const std::string& runtime_dir,
                                                                      bool public_socket) {
@@ -42,7 +50,7 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   }
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Create(
       services.loop, *std::move(listener),
-      [self](UniqueFd socket) { self->Take(std::move(socket)); },
+      [self](UniqueFd socket) { self->incoming_.Take(std::move(socket)); },
       [self](int socket) { self->Refuse(socket, StatusFromErrno(ENFILE, "file descriptors")); },
       [self](UniqueFd socket) { self->services_.foreign_fds.Close(std::move(socket)); });
   if (!acceptor.ok()) return acceptor.status();
@@ -54,29 +62,6 @@ void SessionServer::ShowPaths(const Device& device) const {
   for (const auto& [number, session] : sessions_) {
     if (session->device() == &device) session->shard()->ShowPaths(device.paths());
   }
-}
-
-void SessionServer::Take(UniqueFd socket) {
-  std::shared_ptr<Connection> connection;
-  const absl::Status status = OrRefuse([&] {
-    connection = std::make_shared<Connection>();
-    absl::StatusOr<Peer> peer = PeerOf(socket.get());
-    if (!peer.ok()) return peer.status();
-    const uid_t uid = peer->uid;
-    const bool is_trusted = peer->has_rights_of_daemon;
-    *connection = {std::move(socket), *std::move(peer)};
-    if (services_.accounts.Await(uid, is_trusted, [=, this] { Admit(*connection); })) {
-      return absl::OkStatus();
-    }
-    return StatusFromErrno(ENFILE, absl::StrCat("descriptors for a connection of user ", uid));
-  });
-  if (status.ok()) return;
-  Refuse(socket.valid() ? std::move(socket) : std::move(connection->socket), status);
-}
-
-void SessionServer::Admit(Connection& connection) {
-  const absl::Status status = OrRefuse([&] { return Open(connection.socket, connection.peer); });
-  if (!status.ok()) Refuse(std::move(connection.socket), status);
 }
 
 void SessionServer::Refuse(UniqueFd socket, const absl::Status& status) {

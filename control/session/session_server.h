@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "control/device/incoming_connections.h"
 #include "control/device/services.h"
 #include "control/loop/acceptor.h"
 #include "control/loop/hello_deadlines.h"
@@ -34,17 +35,10 @@ class SessionServer {
   void HandleTimeout(roce::TimeNs now);
 
  private:
-  explicit SessionServer(Services& services) : services_(services) {}
-  void Take(UniqueFd socket);
+  explicit SessionServer(Services& services);
   // Sends the reason to the program and logs it.
   void Refuse(int socket, const absl::Status& status);
   absl::StatusOr<Session::Admission> QuotasFor(const Peer& peer);
-  // A connection whose user's account is being found.
-  struct Connection {
-    UniqueFd socket;
-    Peer peer;
-  };
-  void Admit(Connection& connection);
   absl::Status Open(UniqueFd& socket, Peer& peer);
   void Refuse(UniqueFd socket, const absl::Status& status);
   void End(uint32_t number);
@@ -55,6 +49,7 @@ class SessionServer {
   void ResumePaused(roce::TimeNs now);
 
   Services& services_;
+  IncomingConnections incoming_;
   std::unique_ptr<Acceptor> acceptor_;
   HelloDeadlines hello_deadlines_;
   uint32_t last_number_ = 0;

@@ -25,7 +25,7 @@ class UnmapperTest : public ::testing::Test {
               delete use;
             }};
   }
-  // A user for whom the unmapper waits until `gate` is ready.
+  // A user whose mapping blocks the unmapper until `gate` is ready.
   static std::shared_ptr<RetiredUse> MakeBlocker(const std::shared_future<void>& gate) {
     return {new RetiredUse, [gate](RetiredUse* use) {
               gate.wait();
