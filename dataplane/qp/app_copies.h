@@ -157,6 +157,13 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // On the thread whose copy took too long: runs the next copies too and calls `done` after each.
   // Returns when no copy has slept for some time or `stop` is set.
   void ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done);
+  // Keeps this object for the rest of the process: its frames may be in memory that DPDK has
+  // released. Any thread.
+  void Leak() {
+    if (is_leaked_.exchange(true)) return;
+    self_ = shared_from_this();
+    leaked_before_ = last_leaked_.exchange(this);
+  }
 
   // ---- After Copy, in this order
   // Delivers the results of atomics, releases the held queue pairs, and writes their deferred
@@ -201,6 +208,11 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   static constexpr uint32_t kMaxAtomics = 64;
   std::vector<AppCopies*>* collecting_;
   std::shared_ptr<CopyUse> use_;
+  // Leak(): a list, in which leak checkers find these objects.
+  static inline std::atomic<AppCopies*> last_leaked_{nullptr};
+  AppCopies* leaked_before_ = nullptr;
+  std::atomic<bool> is_leaked_{false};
+  std::shared_ptr<AppCopies> self_;
   std::atomic<uint32_t> copier_{kNone};
   std::atomic<bool> is_detached_{false};
   std::atomic<bool> is_refused_{false};

@@ -120,6 +120,8 @@ class Lcore {
     std::atomic<uint32_t> threads{0};
     // Threads in copies that took too long, and threads that serve these programs.
     std::atomic<uint32_t> copiers{0};
+    // Of `copiers`: those that release the copies of a program, and perhaps frames.
+    std::atomic<uint32_t> releasing{0};
     std::atomic<bool> first_is_copier{false};  // DPDK's thread is one of `copiers`
     Fd wake;                                   // wakes the loop
     Fd watch;                                  // wakes the watch thread

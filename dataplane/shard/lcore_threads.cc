@@ -51,11 +51,17 @@ bool Lcore::Copy(AppCopies& copies) {
     return true;
   }
   BecomeOrdinary();
-  const std::shared_ptr<AppCopies> own = copies.shared_from_this();
+  std::shared_ptr<AppCopies> own = copies.shared_from_this();
   own->ServeAsCopier(shared->stop, [&shared] {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(shared->wake.get(), &one, sizeof(one));
   });
+  // The last owner frees frames, and DPDK's memory ends soon after Stop(): either this thread sees
+  // `stop`, or AwaitThreads() sees this thread.
+  shared->releasing.fetch_add(1);
+  if (shared->stop) own->Leak();
+  own.reset();
+  shared->releasing.fetch_sub(1);
   shared->copiers.fetch_sub(1);
   if (number == kFirstThread) shared->first_is_copier = false;
   return false;
@@ -191,7 +197,7 @@ bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
 void Lcore::AwaitThreads() {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));
-  while (shared_->threads != 0) nanosleep(&kStopCheckPeriod, nullptr);
+  while (shared_->threads != 0 || shared_->releasing != 0) nanosleep(&kStopCheckPeriod, nullptr);
   while (rte_eal_get_lcore_state(eal_lcore_) == RUNNING && !shared_->first_is_copier) {
     nanosleep(&kStopCheckPeriod, nullptr);
   }
