@@ -16,8 +16,10 @@ struct KernelList {
 KernelList FindKernels() {
   KernelList list;
   list.kernels[list.count++] = &internal::kPortableKernel;
+#if ROCI_HAS_CLMUL
+  if (internal::ClmulKernelRuns()) list.kernels[list.count++] = &internal::kClmulKernel;
+#endif
 #if defined(__x86_64__)
-  if (internal::PclmulKernelRuns()) list.kernels[list.count++] = &internal::kPclmulKernel;
   if (internal::Avx2KernelRuns()) list.kernels[list.count++] = &internal::kAvx2Kernel;
   if (internal::Avx512KernelRuns()) list.kernels[list.count++] = &internal::kAvx512Kernel;
 #endif

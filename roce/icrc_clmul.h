@@ -1,5 +1,4 @@
-// CRC-32 by carry-less multiplication in 128-bit registers, for the x86 kernels. Internal to
-// roce/icrc_*.cc.
+// CRC-32 by carry-less multiplication in 128-bit registers. Internal to roce/icrc_*.
 //
 // The message is a polynomial over GF(2), bit-reflected. An accumulator stands for the blocks so
 // far; to append a block of d bits it is multiplied by x^d modulo the CRC's polynomial and the
@@ -8,16 +7,13 @@
 // Instruction" for the reduction at the end.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace roci::roce::internal {
+#include "roce/icrc_block.h"
 
-// For functions that are inlined into kernels which have at least these instructions.
-#define ROCI_CLMUL_INLINE __attribute__((target("sse4.1,pclmul"), always_inline)) inline
+namespace roci::roce::internal {
 
 // x^n modulo the polynomial, bit-reflected and shifted by one bit, since a reflected carry-less
 // product lacks one bit.
@@ -39,26 +35,21 @@ inline constexpr Fold kBy16 = By(16);
 inline constexpr Fold kX64AndX96 = {PowerOfX(64), PowerOfX(96)};
 inline constexpr Fold kBarrett = {0x1DB710641, 0x1F7011641};  // the polynomial and mu
 
-ROCI_CLMUL_INLINE __m128i Load128(const void* p) {
-  return _mm_loadu_si128(static_cast<const __m128i*>(p));
-}
-
 // x moved forward by `k`, plus `block`.
-ROCI_CLMUL_INLINE __m128i Step128(__m128i x, __m128i k, __m128i block) {
-  return _mm_xor_si128(
-      _mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00), _mm_clmulepi64_si128(x, k, 0x11)), block);
+ROCI_CLMUL_INLINE Block Step128(Block x, Block k, Block block) {
+  return Xor128(Xor128(MultiplyLowLow(x, k), MultiplyHighHigh(x, k)), block);
 }
 
 // 128 bits -> the 32-bit register: fold to 96, to 64, then a Barrett reduction.
-ROCI_CLMUL_INLINE uint32_t Reduce128(__m128i x) {
-  const __m128i low32 = _mm_setr_epi32(-1, 0, 0, 0);
-  const __m128i k = Load128(&kX64AndX96);
-  const __m128i barrett = Load128(&kBarrett);
-  x = _mm_xor_si128(_mm_srli_si128(x, 8), _mm_clmulepi64_si128(x, k, 0x10));
-  x = _mm_xor_si128(_mm_srli_si128(x, 4), _mm_clmulepi64_si128(_mm_and_si128(x, low32), k, 0x00));
-  __m128i q = _mm_clmulepi64_si128(_mm_and_si128(x, low32), barrett, 0x10);
-  q = _mm_clmulepi64_si128(_mm_and_si128(q, low32), barrett, 0x00);
-  return static_cast<uint32_t>(_mm_extract_epi32(_mm_xor_si128(x, q), 1));
+ROCI_CLMUL_INLINE uint32_t Reduce128(Block x) {
+  const Block low32 = FromWords(0xFFFFFFFF, 0);
+  const Block k = Load128(&kX64AndX96);
+  const Block barrett = Load128(&kBarrett);
+  x = Xor128(MoveDown<8>(x), MultiplyLowHigh(x, k));
+  x = Xor128(MoveDown<4>(x), MultiplyLowLow(And128(x, low32), k));
+  Block q = MultiplyLowHigh(And128(x, low32), barrett);
+  q = MultiplyLowLow(And128(q, low32), barrett);
+  return static_cast<uint32_t>(LowWord(Xor128(x, q)) >> 32);
 }
 
 // Shuffles that move bytes up or down and fill with zeros: the sixteen indices from kShuffle[32 -
@@ -73,11 +64,11 @@ inline constexpr ShuffleTable kShuffle = [] {
   }
   return table;
 }();
-ROCI_CLMUL_INLINE __m128i ShiftUp(__m128i x, size_t n) {  // n in 0..32
-  return _mm_shuffle_epi8(x, Load128(kShuffle.index + 32 - n));
+ROCI_CLMUL_INLINE Block ShiftUp(Block x, size_t n) {  // n in 0..32
+  return Shuffle128(x, Load128(kShuffle.index + 32 - n));
 }
-ROCI_CLMUL_INLINE __m128i ShiftDown(__m128i x, size_t n) {  // n in 0..16
-  return _mm_shuffle_epi8(x, Load128(kShuffle.index + 32 + n));
+ROCI_CLMUL_INLINE Block ShiftDown(Block x, size_t n) {  // n in 0..16
+  return Shuffle128(x, Load128(kShuffle.index + 32 + n));
 }
 
 template <class T>
@@ -93,7 +84,7 @@ ROCI_CLMUL_INLINE void StoreAs(std::byte* p, uint64_t value) {
 }
 
 // The n (0..15) bytes at `p`, then zeros. Reads no other bytes.
-ROCI_CLMUL_INLINE __m128i LoadPartial(const std::byte* p, size_t n) {
+ROCI_CLMUL_INLINE Block LoadPartial(const std::byte* p, size_t n) {
   uint64_t low = 0;
   uint64_t high = 0;
   if (n >= 8) {
@@ -104,16 +95,16 @@ ROCI_CLMUL_INLINE __m128i LoadPartial(const std::byte* p, size_t n) {
   } else {
     for (size_t i = 0; i < n; ++i) low |= uint64_t{LoadAs<uint8_t>(p + i)} << (8 * i);
   }
-  return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+  return FromWords(low, high);
 }
 
 // Stores the first n (0..16) bytes of x, and no others.
-ROCI_CLMUL_INLINE void StorePartial(std::byte* p, __m128i x, size_t n) {
-  if (n == 16) return _mm_storeu_si128(reinterpret_cast<__m128i*>(p), x);
-  auto rest = static_cast<uint64_t>(_mm_cvtsi128_si64(x));
+ROCI_CLMUL_INLINE void StorePartial(std::byte* p, Block x, size_t n) {
+  if (n == 16) return Store128(p, x);
+  uint64_t rest = LowWord(x);
   if ((n & 8) != 0) {
     StoreAs<uint64_t>(p, rest);
-    rest = static_cast<uint64_t>(_mm_extract_epi64(x, 1));
+    rest = HighWord(x);
     p += 8;
   }
   if ((n & 4) != 0) {
@@ -126,9 +117,9 @@ ROCI_CLMUL_INLINE void StorePartial(std::byte* p, __m128i x, size_t n) {
 
 // Appends the first n (1..16) bytes of `tail`, whose others are zero: accumulator and tail together
 // are 16 + n bytes; the first n of them move forward by 16 onto the rest.
-ROCI_CLMUL_INLINE __m128i AppendTail128(__m128i x, __m128i tail, size_t n) {
+ROCI_CLMUL_INLINE Block AppendTail128(Block x, Block tail, size_t n) {
   return Step128(ShiftUp(x, 16 - n), Load128(&kBy16),
-                 _mm_or_si128(ShiftDown(x, n), ShiftUp(tail, 16 - n)));
+                 Or128(ShiftDown(x, n), ShiftUp(tail, 16 - n)));
 }
 
 }  // namespace roci::roce::internal

@@ -32,12 +32,12 @@ struct FoldingKernel {
 
   // Appends blocks (at least one) of kWidth bytes; four accumulators hide the multiplier's latency.
   template <bool kCopy>
-  ROCI_CRC_INLINE static __m128i AppendBlocks(__m128i x, std::byte* dst, const std::byte* src,
-                                              size_t blocks) {
+  ROCI_CRC_INLINE static Block AppendBlocks(Block x, std::byte* dst, const std::byte* src,
+                                            size_t blocks) {
     static constexpr std::array<Fold, 4> kBy = {By(kWidth), By(2 * kWidth), By(3 * kWidth),
                                                 By(4 * kWidth)};
     const Value by1 = Vector::Broadcast(kBy[0]);
-    const __m128i moved = Step128(x, Load128(&kBy16), _mm_setzero_si128());
+    const Block moved = Step128(x, Load128(&kBy16), FromWords(0, 0));
     Value sum = Vector::Xor(Vector::Widen(moved), LoadAndStore<kCopy>(dst, src, 0));
     size_t at = kWidth;
     if (blocks >= 8) {
@@ -64,18 +64,18 @@ struct FoldingKernel {
 
   // Appends `length` bytes and then `pad` zeros, length % 16 + pad <= 16.
   template <bool kCopy>
-  ROCI_CRC_INLINE static __m128i Append(__m128i x, std::byte* dst, const std::byte* src,
-                                        size_t length, size_t pad) {
+  ROCI_CRC_INLINE static Block Append(Block x, std::byte* dst, const std::byte* src, size_t length,
+                                      size_t pad) {
     size_t at = length / kWidth * kWidth;
     if (at != 0) x = AppendBlocks<kCopy>(x, dst, src, at / kWidth);
     for (; at + 16 <= length; at += 16) {  // not with vectors of 16 bytes
-      const __m128i block = Load128(src + at);
+      const Block block = Load128(src + at);
       if constexpr (kCopy) StorePartial(dst + at, block, 16);
       x = Step128(x, Load128(&kBy16), block);
     }
     const size_t rest = length - at;
     if (rest + pad == 0) return x;
-    const __m128i tail = LoadPartial(src + at, rest);
+    const Block tail = LoadPartial(src + at, rest);
     if constexpr (kCopy) StorePartial(dst + at, tail, rest + pad);
     return AppendTail128(x, tail, rest + pad);
   }
@@ -83,18 +83,18 @@ struct FoldingKernel {
   template <bool kCopy>
   ROCI_CRC_INLINE static CrcState UpdateAny(CrcState state, std::byte* dst, const std::byte* src,
                                             size_t length) {
-    const __m128i start = _mm_cvtsi32_si128(static_cast<int>(state));
+    const Block start = FromWords(state, 0);
     if (length >= 16) {
-      const __m128i block = Load128(src);
+      const Block block = Load128(src);
       if constexpr (kCopy) StorePartial(dst, block, 16);
-      const __m128i x = _mm_xor_si128(start, block);
+      const Block x = Xor128(start, block);
       return Reduce128(Append<kCopy>(x, kCopy ? dst + 16 : nullptr, src + 16, length - 16, 0));
     }
     if (length == 0) return state;
     // The state is added to the first four bytes; the sum is right-aligned.
-    const __m128i v = LoadPartial(src, length);
+    const Block v = LoadPartial(src, length);
     if constexpr (kCopy) StorePartial(dst, v, length);
-    const uint32_t reduced = Reduce128(ShiftUp(_mm_xor_si128(start, v), 16 - length));
+    const uint32_t reduced = Reduce128(ShiftUp(Xor128(start, v), 16 - length));
     // Fewer bytes than the state has: its bytes beyond the message are not multiplied.
     return length >= 4 ? reduced : reduced ^ (state >> (8 * length));
   }
@@ -104,19 +104,19 @@ struct FoldingKernel {
   ROCI_CRC_INLINE static size_t FirstBytes(size_t total) { return ((total - 1) & 15) + 1; }
 
   // The accumulator over the first `total` bytes (at most 128) of pseudo header and packet.
-  ROCI_CRC_INLINE static __m128i LoadHead(const std::byte* network, size_t total,
-                                          const MaskTable& masks) {
-    const __m128i by16 = Load128(&kBy16);
+  ROCI_CRC_INLINE static Block LoadHead(const std::byte* network, size_t total,
+                                        const MaskTable& masks) {
+    const Block by16 = Load128(&kBy16);
     const size_t first = FirstBytes(total);
     // The message's first 8 bytes are not in memory, so its first two blocks may start before the
     // packet: then they are made from the packet's first bytes.
-    const __m128i packet = Load128(network);
-    __m128i x = _mm_or_si128(ShiftUp(packet, 16 + kPseudoHeaderBytes - first),
-                             Load128(masks.data() + 64 - 16 + first));
-    __m128i block = first < kPseudoHeaderBytes ? ShiftUp(packet, kPseudoHeaderBytes - first)
-                                               : Load128(network + first - kPseudoHeaderBytes);
+    const Block packet = Load128(network);
+    Block x = Or128(ShiftUp(packet, 16 + kPseudoHeaderBytes - first),
+                    Load128(masks.data() + 64 - 16 + first));
+    Block block = first < kPseudoHeaderBytes ? ShiftUp(packet, kPseudoHeaderBytes - first)
+                                             : Load128(network + first - kPseudoHeaderBytes);
     for (size_t at = first;;) {
-      x = Step128(x, by16, _mm_or_si128(block, Load128(masks.data() + 64 + at)));
+      x = Step128(x, by16, Or128(block, Load128(masks.data() + 64 + at)));
       at += 16;
       if (at == total) return x;
       block = Load128(network + at - kPseudoHeaderBytes);
@@ -136,14 +136,14 @@ struct FoldingKernel {
     const size_t total = kPseudoHeaderBytes + length;
     const size_t with_first = FirstBytes(total) + 64;  // all masks lie in the first 64 bytes
     const size_t head = total < with_first ? total : with_first;
-    const __m128i x = LoadHead(network, head, is_ipv6 ? kMaskIpv6 : kMaskIpv4);
+    const Block x = LoadHead(network, head, is_ipv6 ? kMaskIpv6 : kMaskIpv4);
     return Reduce128(
         Append<false>(x, nullptr, network + head - kPseudoHeaderBytes, total - head, 0));
   }
 
   ROCI_CRC static CrcState MaskedCopy(std::byte* network, size_t header_length, bool is_ipv6,
                                       const std::byte* payload, size_t payload_length, size_t pad) {
-    const __m128i x =
+    const Block x =
         LoadHead(network, kPseudoHeaderBytes + header_length, is_ipv6 ? kMaskIpv6 : kMaskIpv4);
     return Reduce128(Append<true>(x, network + header_length, payload, payload_length, pad));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "roce/icrc.h"
+#include "roce/icrc_block.h"
 
 namespace roci::roce::internal {
 
@@ -39,11 +40,13 @@ alignas(64) inline constexpr MaskTable kMaskIpv6 = [] {
 }();
 
 extern const CrcKernel kPortableKernel;
-#if defined(__x86_64__)
 // Whether a kernel runs: the processor has its instructions, and the operating system keeps its
 // registers.
-extern const CrcKernel kPclmulKernel;
-bool PclmulKernelRuns();
+#if ROCI_HAS_CLMUL
+extern const CrcKernel kClmulKernel;
+bool ClmulKernelRuns();
+#endif
+#if defined(__x86_64__)
 extern const CrcKernel kAvx2Kernel;
 bool Avx2KernelRuns();
 extern const CrcKernel kAvx512Kernel;
