@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "verbs_provider/abi/fence.h"
+
 namespace roci::dataplane {
 namespace {
 
@@ -82,6 +84,7 @@ std::optional<RxWait> RxWaits::Of(uint16_t queue) const {
 void RxWaits::SetInterrupt(uint16_t queue, bool on) {
   if (queue >= waits_.size() || !waits_[queue].is_interrupt) return;
   using_.fetch_add(1, std::memory_order_seq_cst);
+  abi::FenceAfterExchange();
   if (on) {
     rte_eth_dev_rx_intr_enable(port_, queue);
   } else {
@@ -92,6 +95,7 @@ void RxWaits::SetInterrupt(uint16_t queue, bool on) {
 
 uint32_t RxWaits::CountOf(uint16_t queue) {
   using_.fetch_add(1, std::memory_order_seq_cst);
+  abi::FenceAfterExchange();
   const int count = rte_eth_rx_queue_count(port_, queue);
   using_.fetch_sub(1, std::memory_order_release);
   return count < 0 ? 0 : static_cast<uint32_t>(count);

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "verbs_provider/abi/fence.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::dataplane {
@@ -59,10 +60,13 @@ class Doorbells {
  private:
   static constexpr uint32_t kLevel1Words = ROCI_ABI_MAX_QP_HANDLES / kWordBits / kWordBits;
 
+  // A program does not set a bit that is set: it relies on what is read after the bits are taken.
   static uint64_t Take(uint64_t& word) {
     std::atomic_ref<uint64_t> ref(word);
     if (ref.load(std::memory_order_relaxed) == 0) return 0;
-    return ref.exchange(0, std::memory_order_acq_rel);
+    const uint64_t bits = ref.exchange(0, std::memory_order_acq_rel);
+    abi::FenceAfterExchange();
+    return bits;
   }
 
   roci_abi_doorbells* page_ = nullptr;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "verbs_provider/abi/fence.h"
 #include "verbs_provider/abi/rings.h"
 
 namespace roci::provider {
@@ -73,8 +74,9 @@ class Doorbells {
 /// Publishes the entries before `producer` to the daemon.
 inline void Publish(roci_abi_queue* queue, uint32_t producer, const Doorbells& bells,
                     uint32_t handle) {
-  // The exchange is the store and the full fence in one instruction.
+  // On x86, the exchange is the store and the full fence in one instruction.
   std::atomic_ref<uint32_t>(queue->producer).exchange(producer, std::memory_order_seq_cst);
+  abi::FenceAfterExchange();
   if (std::atomic_ref<uint32_t>(queue->armed).load(std::memory_order_relaxed) != 0) [[unlikely]] {
     bells.Ring(handle);
   }

@@ -129,8 +129,9 @@ int PostTagOps(TagOps& ops, ibv_ops_wr* list, ibv_ops_wr** bad) {
     }
   }
   if (ops.head == before) return error;
-  // The exchange is the store and the full fence in one instruction.
+  // On x86, the exchange is the store and the full fence in one instruction.
   std::atomic_ref<uint32_t>(ops.shared->producer).exchange(ops.head, std::memory_order_seq_cst);
+  abi::FenceAfterExchange();
   ops.bells.Ring(ops.doorbell);
   return error;
 }
