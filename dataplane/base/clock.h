@@ -1,4 +1,5 @@
-// The lcore's clock: the TSC, scaled to the nanoseconds of CLOCK_MONOTONIC, without a system call.
+// The lcore's clock: the TSC (arm64: the generic timer's virtual count), scaled to the nanoseconds
+// of CLOCK_MONOTONIC, without a system call.
 #pragma once
 
 #include <time.h>
@@ -18,7 +19,8 @@ class Clock {
  public:
   // `tsc_hz` is the TSC's frequency.
   explicit Clock(uint64_t tsc_hz)
-      : multiplier_(static_cast<uint64_t>(
+      : anchor_cycles_(tsc_hz / kAnchorsPerSecond),
+        multiplier_(static_cast<uint64_t>(
             (static_cast<unsigned __int128>(kNsPerSecond) << kFractionBits) / tsc_hz)) {
     Anchor(Tsc());
   }
@@ -30,11 +32,20 @@ class Clock {
     return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
   }
 
-  static uint64_t Tsc() { return __builtin_ia32_rdtsc(); }
+  // Counts at the frequency that rte_get_tsc_hz() returns.
+  static uint64_t Tsc() {
+#if defined(__aarch64__)
+    uint64_t count;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+    return count;
+#else
+    return __builtin_ia32_rdtsc();
+#endif
+  }
 
   // The time in ns at `tsc`, which must not be older than in the last call.
   uint64_t At(uint64_t tsc) {
-    if (tsc - anchor_tsc_ > kAnchorCycles) [[unlikely]]
+    if (tsc - anchor_tsc_ > anchor_cycles_) [[unlikely]]
       Anchor(tsc);
     const auto elapsed = static_cast<uint64_t>(
         (static_cast<unsigned __int128>(tsc - anchor_tsc_) * multiplier_) >> kFractionBits);
@@ -45,14 +56,15 @@ class Clock {
   }
 
  private:
-  static constexpr uint64_t kAnchorCycles = uint64_t{1} << 27;  // tens of milliseconds
-  static constexpr uint32_t kFractionBits = 32;                 // of multiplier_
+  static constexpr uint64_t kAnchorsPerSecond = 25;
+  static constexpr uint32_t kFractionBits = 32;  // of multiplier_
 
   void Anchor(uint64_t tsc) {
     anchor_tsc_ = tsc;
     anchor_ns_ = Monotonic();  // no system call: the vDSO
   }
 
+  uint64_t anchor_cycles_;
   uint64_t multiplier_;  // ns per cycle, fixed point
   uint64_t anchor_tsc_ = 0;
   uint64_t anchor_ns_ = 0;

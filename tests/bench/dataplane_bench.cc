@@ -11,6 +11,7 @@
 // which other load disturbs little. PROFILE=1 times the stages. PROCESS_VM=1 maps no memory.
 // PORT_A and PORT_B: devargs of DPDK ports that are joined outside, instead of the wire.
 #include <rte_cycles.h>
+#include <rte_pause.h>
 #include <time.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/base/clock.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -43,11 +45,11 @@ uint64_t g_worker_cycles = 0;
 
 void GiveTurn() {
   if (g_inline_worker != nullptr) {
-    const uint64_t start = __builtin_ia32_rdtsc();
+    const uint64_t start = dataplane::Clock::Tsc();
     g_inline_worker->RunOnce();
-    g_worker_cycles += __builtin_ia32_rdtsc() - start;
+    g_worker_cycles += dataplane::Clock::Tsc() - start;
   } else {
-    __builtin_ia32_pause();
+    rte_pause();
   }
 }
 
@@ -160,11 +162,11 @@ void Latency(const Options& options, Node& a, Node& b, AppCq& a_cq, Pairs& pairs
   std::vector<double> times;
   roci_abi_cqe cqe;
   for (int i = 0; i < 200000; ++i) {
-    const uint64_t start = __builtin_ia32_rdtsc();
+    const uint64_t start = dataplane::Clock::Tsc();
     pairs.a[0]->Post(head, a.Sge(0, options.size));
     pairs.a[0]->Ring();
     while (!a_cq.Poll(&cqe)) GiveTurn();
-    times.push_back(static_cast<double>(__builtin_ia32_rdtsc() - start) * 1e6 /
+    times.push_back(static_cast<double>(dataplane::Clock::Tsc() - start) * 1e6 /
                     static_cast<double>(rte_get_tsc_hz()));
   }
   std::sort(times.begin(), times.end());
@@ -214,12 +216,12 @@ void MeasureThroughput(const Options& options, dataplane::Lcore& lcore, Node& a,
                        AppCq& a_cq, AppCq& b_cq, Pairs& pairs) {
   const auto before = lcore.Snapshot();
   const double start = Seconds();
-  const uint64_t start_cycles = __builtin_ia32_rdtsc();
+  const uint64_t start_cycles = dataplane::Clock::Tsc();
   g_worker_cycles = 0;
   const uint64_t done = Throughput(options, a, b, a_cq, b_cq, pairs);
   const double seconds = Seconds() - start;
   const double share = static_cast<double>(g_worker_cycles) /
-                       static_cast<double>(__builtin_ia32_rdtsc() - start_cycles);
+                       static_cast<double>(dataplane::Clock::Tsc() - start_cycles);
   const auto messages = static_cast<double>(done);
   std::printf("%s %u B, %u queue pairs: %.2f M messages/s, %.1f Gb/s, %.0f ns of the lcore each\n",
               options.mode.c_str(), options.size, options.queue_pairs, messages / seconds / 1e6,

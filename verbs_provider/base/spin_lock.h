@@ -29,12 +29,21 @@ class SpinLock {
  private:
   static constexpr int kSpinsBeforeYield = 64;
 
+  // Lets the other hardware thread of the core run for a moment.
+  static void Pause() {
+#if defined(__aarch64__)
+    asm volatile("isb" : : : "memory");
+#else
+    __builtin_ia32_pause();
+#endif
+  }
+
   void LockSlowly() {
     int spins = 0;
     do {
       while (locked_.load(std::memory_order_relaxed)) {
         if (++spins < kSpinsBeforeYield) {
-          __builtin_ia32_pause();
+          Pause();
         } else {
           sched_yield();
         }
