@@ -154,10 +154,13 @@ class MetricsServer::Http {
                            size_t* upload_size, void** state);
   static void Note(void* self, MHD_Connection* connection, void** state,
                    MHD_ConnectionNotificationCode what);
+  MHD_Result AnswerRequest(MHD_Connection* connection, std::string_view url,
+                           std::string_view method);
   MHD_Result AnswerMetrics(MHD_Connection* connection);
   MHD_Result Reply(MHD_Connection* connection, unsigned status, const std::string& body,
                    const char* type);
   int WaitMs() const;
+  void Shutdown(MHD_Connection* connection) const;
   void EndOverdue();
   void Run();
 
@@ -223,46 +226,55 @@ int MetricsServer::Http::WaitMs() const {
 }
 
 // The library sees the end of the connection and closes it.
+void MetricsServer::Http::Shutdown(MHD_Connection* connection) const {
+  const auto* info =
+      library_.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (info != nullptr) shutdown(info->connect_fd, SHUT_RDWR);
+}
+
 void MetricsServer::Http::EndOverdue() {
   const roce::TimeNs now = MonotonicNow();
   for (auto& [connection, end] : connections_) {
     if (now < end) continue;
-    const auto* info =
-        library_.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != nullptr) shutdown(info->connect_fd, SHUT_RDWR);
+    Shutdown(connection);
     end = now + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
   }
 }
 
 void MetricsServer::Http::Note(void* self, MHD_Connection* connection, void**,
                                MHD_ConnectionNotificationCode what) {
-  Connections& connections = static_cast<Http*>(self)->connections_;
-  if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-    connections[connection] = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
-  } else {
-    connections.erase(connection);
+  auto& http = *static_cast<Http*>(self);
+  if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+    http.connections_.erase(connection);
+    return;
   }
+  const absl::Status status = OrRefuse([&] {
+    http.connections_[connection] = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
+    return absl::OkStatus();
+  });
+  if (!status.ok()) http.Shutdown(connection);
 }
 
 MHD_Result MetricsServer::Http::Answer(void* self, MHD_Connection* connection, const char* url,
                                        const char* method, const char*, const char*, size_t*,
                                        void**) {
-  constexpr char kText[] = "text/plain; charset=utf-8";
   auto& http = *static_cast<Http*>(self);
-  const std::string_view verb = method;
-  if (verb != MHD_HTTP_METHOD_GET && verb != MHD_HTTP_METHOD_HEAD) {
-    return http.Reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET /metrics\n", kText);
+  MHD_Result result = MHD_NO;  // closes the connection
+  const absl::Status status = OrRefuse([&] {
+    result = http.AnswerRequest(connection, url, method);
+    return absl::OkStatus();
+  });
+  return status.ok() ? result : MHD_NO;
+}
+
+MHD_Result MetricsServer::Http::AnswerRequest(MHD_Connection* connection, std::string_view url,
+                                              std::string_view method) {
+  constexpr char kText[] = "text/plain; charset=utf-8";
+  if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD) {
+    return Reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET /metrics\n", kText);
   }
-  if (std::string_view(url) == "/metrics") {
-    // MHD_NO closes the connection.
-    MHD_Result result = MHD_NO;
-    const absl::Status status = OrRefuse([&] {
-      result = http.AnswerMetrics(connection);
-      return absl::OkStatus();
-    });
-    return status.ok() ? result : MHD_NO;
-  }
-  return http.Reply(connection, MHD_HTTP_NOT_FOUND, "Metrics are at /metrics\n", kText);
+  if (url == "/metrics") return AnswerMetrics(connection);
+  return Reply(connection, MHD_HTTP_NOT_FOUND, "Metrics are at /metrics\n", kText);
 }
 
 MHD_Result MetricsServer::Http::AnswerMetrics(MHD_Connection* connection) {
