@@ -6,9 +6,7 @@
 #include "roce/opcode.h"
 
 namespace roci::dataplane {
-namespace {
 
-// The frame from its BTH on; empty: no RoCEv2 packet with a complete BTH.
 std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
   const NetworkHeader network = FindNetworkHeader(frame);
   if (network.version == 0) return {};
@@ -25,8 +23,6 @@ std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
   if (roce::UdpHeader::Load(frame.data() + udp).dst_port != roce::kRoceUdpPort) return {};
   return frame.subspan(bth);
 }
-
-}  // namespace
 
 NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
   uint32_t offset = roce::EthernetHeader::kBytes;
@@ -49,7 +45,10 @@ NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
 bool Matches(const FrameFilter& filter, std::span<const std::byte> frame) {
   if (filter.MatchesAll()) return true;
   const std::span<const std::byte> transport = FromBth(frame);
-  if (transport.empty()) return false;
+  return !transport.empty() && MatchesPacket(filter, transport);
+}
+
+bool MatchesPacket(const FrameFilter& filter, std::span<const std::byte> transport) {
   const roce::Bth bth = roce::Bth::Load(transport.data());
   if (filter.opcodes.any() && !filter.opcodes.test(static_cast<uint8_t>(bth.opcode))) return false;
   if (filter.qpns.empty()) return true;

@@ -12,6 +12,11 @@ namespace roci::dataplane {
 // `frame` is a whole, unchecked Ethernet frame.
 bool Matches(const FrameFilter& filter, std::span<const std::byte> frame);
 
+// The frame from its BTH on; empty: no RoCEv2 packet with a whole BTH.
+std::span<const std::byte> FromBth(std::span<const std::byte> frame);
+// Matches for a RoCEv2 packet. `transport`: from FromBth, not empty.
+bool MatchesPacket(const FrameFilter& filter, std::span<const std::byte> transport);
+
 // Offset and version (4 or 6) of the IP header behind Ethernet and up to two VLAN tags. Version 0:
 // another protocol, or too short for the IP header.
 struct NetworkHeader {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "roce/headers.h"
+
 namespace roci::dataplane {
 
 DelayQueue::~DelayQueue() {
@@ -30,6 +32,7 @@ LinkTap::LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool)
     : lcore_(lcore), now_ns_(now), pool_(pool) {
   captures_.reserve(kMaxCaptures);
   for (auto& rules : rules_) rules.reserve(kMaxRules);
+  for (auto& faults : faults_) faults.reserve(kMaxFaults);
 }
 
 void LinkTap::RemoveCapture(const OnShard&, CaptureTap& capture) {
@@ -40,9 +43,15 @@ void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
   for (auto& rules : rules_) std::erase(rules, &rule);
 }
 
+void LinkTap::RemoveFault(const OnShard&, FaultLane& fault) {
+  for (auto& faults : faults_) std::erase(faults, &fault);
+}
+
 bool LinkTap::IsIdle() const {
-  return captures_.empty() && rules_[0].empty() && rules_[1].empty() && queues_[0].empty() &&
-         queues_[1].empty();
+  const auto is_empty = [](const auto& each) { return each.empty(); };
+  return captures_.empty() && std::ranges::all_of(faults_, is_empty) &&
+         std::ranges::all_of(rules_, is_empty) && std::ranges::all_of(queues_, is_empty) &&
+         std::ranges::all_of(overtaken_, is_empty);
 }
 
 uint32_t LinkTap::Receive(rte_mbuf** frames, uint32_t count, uint32_t capacity) {
@@ -71,7 +80,11 @@ uint32_t LinkTap::Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t
 // Keeps the frames of [begin, end) that pass now. Returns the new end.
 uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
                          uint32_t end) {
-  if (RulesOf(direction).empty()) return end;
+  OvertakenOf(direction).ReleaseOverdue(
+      *now_ns_, [&](rte_mbuf* frame, uint8_t lcore) { Hold(direction, frame, lcore, *now_ns_); });
+  if (FaultsOf(direction).empty() && RulesOf(direction).empty() && OvertakenOf(direction).empty()) {
+    return end;
+  }
   uint32_t kept = begin;
   for (uint32_t i = begin; i < end; ++i) {
     const uint8_t lcore = to != nullptr ? to[i] : uint8_t{0};
@@ -85,25 +98,93 @@ uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to
 
 // False: the frame was lost or is held; the caller does not own it any more.
 bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
+  const FaultFate fault = ApplyFaults(direction, frame);
+  if (fault.is_dropped) {
+    rte_pktmbuf_free(frame);
+    return false;
+  }
+  const FrameFate fate = ApplyRules(direction, frame);
+  if (fate.lost) {
+    rte_pktmbuf_free(frame);
+    return false;
+  }
+  const uint64_t hold_ns = fate.hold_ns() + fault.delay_ns;
+  Duplicate(direction, frame, to, fault.copies + (fate.duplicated ? 1 : 0), *now_ns_ + hold_ns);
+  if (hold_ns != 0) {
+    Hold(direction, frame, to, *now_ns_ + hold_ns);
+    return false;
+  }
+  if (fault.overtaken_by != 0 && WaitToBeOvertaken(direction, frame, to, fault.overtaken_by)) {
+    return false;
+  }
+  return PassInOrder(direction, frame, to);
+}
+
+FaultFate LinkTap::ApplyFaults(LinkDirection direction, rte_mbuf* frame) {
+  FaultFate fate;
+  if (FaultsOf(direction).empty()) return fate;
+  const std::span<std::byte> bytes(rte_pktmbuf_mtod(frame, std::byte*), frame->data_len);
+  const size_t transport_bytes = FromBth(bytes).size();
+  if (transport_bytes == 0) return fate;
+  for (FaultLane* fault : FaultsOf(direction)) {
+    fault->Apply(bytes, bytes.last(transport_bytes), *now_ns_, fate);
+    if (fate.is_dropped) return fate;
+  }
+  if (fate.cut_bytes != 0) {
+    // The Ethernet header stays.
+    const auto most = static_cast<uint32_t>(frame->data_len) - roce::EthernetHeader::kBytes;
+    rte_pktmbuf_trim(frame, static_cast<uint16_t>(std::min(fate.cut_bytes, most)));
+  }
+  return fate;
+}
+
+FrameFate LinkTap::ApplyRules(LinkDirection direction, rte_mbuf* frame) {
   const FrameArrival arrival{
       .now_ns = *now_ns_, .bytes = frame->pkt_len, .has_room = QueueOf(direction).HasRoom()};
   FrameFate fate;
   for (Impairment* rule : RulesOf(direction)) {
     rule->Apply({rte_pktmbuf_mtod(frame, std::byte*), frame->data_len}, arrival, fate);
-    if (!fate.lost) continue;
-    rte_pktmbuf_free(frame);
-    return false;
+    if (fate.lost) break;
   }
-  const uint64_t due_ns = *now_ns_ + fate.hold_ns();
-  rte_mbuf* copy = fate.duplicated ? rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX) : nullptr;
-  if (fate.hold_ns() != 0) Hold(direction, frame, to, due_ns);
-  if (copy != nullptr) Hold(direction, copy, to, due_ns);
-  return fate.hold_ns() == 0;
+  return fate;
+}
+
+void LinkTap::Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
+                        uint64_t due_ns) {
+  for (; copies != 0; --copies) {
+    rte_mbuf* copy = rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX);
+    if (copy != nullptr) Hold(direction, copy, to, due_ns);
+  }
+}
+
+bool LinkTap::WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_t to,
+                                uint32_t count) {
+  if (OvertakenOf(direction).Push(frame, to, count, *now_ns_)) return true;
+  if (!FaultsOf(direction).empty()) FaultsOf(direction).front()->NoteNoRoom();
+  return false;
+}
+
+// Lets frames go on that this one was the last to overtake. Frames after them go behind them, by
+// the queue, as this one does if there are such frames.
+bool LinkTap::PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
+  const bool follows = follows_[static_cast<size_t>(direction)] && !QueueOf(direction).empty() &&
+                       QueueOf(direction).next_due() <= *now_ns_;
+  if (follows) Hold(direction, frame, to, *now_ns_);
+  follows_[static_cast<size_t>(direction)] = follows;
+  OvertakenOf(direction).NotePassed([&](rte_mbuf* overtaken, uint8_t lcore) {
+    follows_[static_cast<size_t>(direction)] = true;
+    Hold(direction, overtaken, lcore, *now_ns_);
+  });
+  return !follows;
 }
 
 void LinkTap::Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns) {
   if (QueueOf(direction).Push(frame, to, due_ns)) return;
-  RulesOf(direction).front()->counters().queue_full.Add(1);
+  if (!RulesOf(direction).empty()) {
+    RulesOf(direction).front()->counters().queue_full.Add(1);
+  } else if (!FaultsOf(direction).empty()) {
+    FaultsOf(direction).front()->NoteNoRoom();
+  }
   rte_pktmbuf_free(frame);
 }
 

@@ -1,6 +1,6 @@
-// Stands between a lane and its port while the device has captures or impairments; does not exist
-// otherwise. Sent frames are impaired, then captured; received frames are captured, then impaired:
-// a capture shows the frames on the wire.
+// Stands between a lane and its port while the device has captures, faults or impairments; does not
+// exist otherwise. Sent frames are captured last, received frames first: a capture shows the frames
+// on the wire. Faults apply before impairments.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/link/capture_tap.h"
+#include "dataplane/link/fault.h"
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
+#include "dataplane/link/overtaken_frames.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -57,6 +59,7 @@ class LinkTap {
  public:
   static constexpr size_t kMaxCaptures = 4;  // of a device
   static constexpr size_t kMaxRules = 16;    // of a device
+  static constexpr size_t kMaxFaults = 64;   // of a device
 
   // `now` points to the lcore's time of the burst in ns; `pool` has the buffers for duplicates.
   LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool);
@@ -67,7 +70,11 @@ class LinkTap {
     RulesOf(direction).push_back(&rule);
   }
   void RemoveRule(const OnShard&, Impairment& rule);
-  // No captures, no rules and no held frames.
+  void AddFault(const OnShard&, LinkDirection direction, FaultLane& fault) {
+    FaultsOf(direction).push_back(&fault);
+  }
+  void RemoveFault(const OnShard&, FaultLane& fault);
+  // No captures, no faults, no rules and no held frames.
   bool IsIdle() const;
 
   // Takes `count` frames from the port. Returns the number of frames in `frames` (at most
@@ -78,20 +85,38 @@ class LinkTap {
   uint32_t Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t capacity);
   void Sent(uint32_t left) { passed_ = left; }
   // Whether held frames are due for Send.
-  bool SendIsDue() const { return QueueOf(LinkDirection::kOut).next_due() <= *now_ns_; }
-  uint64_t next_due() const { return std::min(queues_[0].next_due(), queues_[1].next_due()); }
+  bool SendIsDue() const { return NextDue(LinkDirection::kOut) <= *now_ns_; }
+  uint64_t next_due() const {
+    return std::min(NextDue(LinkDirection::kIn), NextDue(LinkDirection::kOut));
+  }
 
  private:
   std::vector<Impairment*>& RulesOf(LinkDirection direction) {
     return rules_[static_cast<size_t>(direction)];
   }
+  std::vector<FaultLane*>& FaultsOf(LinkDirection direction) {
+    return faults_[static_cast<size_t>(direction)];
+  }
+  OvertakenFrames& OvertakenOf(LinkDirection direction) {
+    return overtaken_[static_cast<size_t>(direction)];
+  }
   DelayQueue& QueueOf(LinkDirection direction) { return queues_[static_cast<size_t>(direction)]; }
   const DelayQueue& QueueOf(LinkDirection direction) const {
     return queues_[static_cast<size_t>(direction)];
   }
+  uint64_t NextDue(LinkDirection direction) const {
+    return std::min(QueueOf(direction).next_due(),
+                    overtaken_[static_cast<size_t>(direction)].next_due());
+  }
   uint32_t Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
                   uint32_t end);
   bool PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to);
+  FaultFate ApplyFaults(LinkDirection direction, rte_mbuf* frame);
+  FrameFate ApplyRules(LinkDirection direction, rte_mbuf* frame);
+  void Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
+                 uint64_t due_ns);
+  bool WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t count);
+  bool PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to);
   void Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns);
   void Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count);
 
@@ -100,8 +125,12 @@ class LinkTap {
   rte_mempool* pool_;
   uint32_t passed_ = 0;
   std::vector<CaptureTap*> captures_;
+  std::array<std::vector<FaultLane*>, 2> faults_;
   std::array<std::vector<Impairment*>, 2> rules_;
   std::array<DelayQueue, 2> queues_;
+  std::array<OvertakenFrames, 2> overtaken_;
+  // Overtaken frames are in the queue, and must not be overtaken by more.
+  std::array<bool, 2> follows_{};
 };
 
 }  // namespace roci::dataplane

@@ -1,10 +1,12 @@
-// An impairment rule of a device: its settings, its part on every lcore, and the shared bottleneck.
+// What a device's taps apply: an impairment rule (its settings, its part on every lcore, and the
+// shared bottleneck) and a fault.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "dataplane/link/fault.h"
 #include "dataplane/link/impairment.h"
 #include "dataplane/shard/sharded_device.h"
 
@@ -19,6 +21,15 @@ struct ShardedDevice::ImpairmentRule {
   const ImpairmentSettings settings;
   std::optional<Bottleneck> bottleneck;  // shared by all lcores
   std::vector<std::unique_ptr<Impairment>> lanes;
+};
+
+struct ShardedDevice::FaultRule {
+  FaultRule(uint32_t number, const FaultSettings& settings, uint64_t now_ns)
+      : id(number), fault(settings, now_ns) {}
+
+  const uint32_t id;
+  Fault fault;
+  std::vector<std::unique_ptr<FaultLane>> lanes;
 };
 
 }  // namespace roci::dataplane

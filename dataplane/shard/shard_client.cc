@@ -148,7 +148,7 @@ ShardClient::~ShardClient() {
   if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
   ContextRemoval removal(*lcore_, *context_);
   lcore_->CallInParts([&](const OnShard& shard) { return removal.RemoveSome(shard); });
-  for (const auto& qp : context_->retired_queue_pairs()) device_.qpns().Free(qp->qpn());
+  for (const auto& qp : context_->retired_queue_pairs()) device_.FreeQpn(qp->qpn());
   for (const auto& srq : context_->shared_queues()) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
@@ -302,7 +302,7 @@ EventCounts ShardClient::Do(const DestroyQueuePair& command) {
   if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
   if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
   if (qp.srq() != nullptr) qp.srq()->RemoveUser();
-  device_.qpns().Free(qp.qpn());
+  device_.FreeQpn(qp.qpn());
   return counts;
 }
 

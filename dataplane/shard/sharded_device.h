@@ -16,6 +16,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/types/fault_settings.h"
 #include "dataplane/types/flow_rule.h"
 #include "dataplane/types/impairment_settings.h"
 #include "dataplane/types/port_state.h"
@@ -133,6 +134,19 @@ class ShardedDevice {
                           const std::optional<FrameFilter>& filter);
   std::vector<ImpairmentState> Impairments() const;
 
+  // Faults of a direction apply in the order of their creation, before impairments. Returns the
+  // fault's number, which no other fault of the device gets. ResourceExhausted: there are
+  // LinkTap::kMaxFaults.
+  struct FaultState {
+    uint32_t id = 0;
+    FaultSettings settings;
+    FaultSnapshot counters;
+  };
+  absl::StatusOr<uint32_t> AddFault(const FaultSettings& settings);
+  // False: there is no such fault. Held frames go on when they are due.
+  bool RemoveFault(uint32_t id);
+  std::vector<FaultState> Faults() const;
+
   DeviceSnapshot Snapshot() const;
   PortLosses losses() const;     // none on a wire
   uint32_t queue_pairs() const;  // on all lcores
@@ -142,6 +156,8 @@ class ShardedDevice {
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
   QpnSpace& qpns() { return *qpns_; }
+  // A queue pair is gone. Faults of this queue pair alone go with it. Control thread only.
+  void FreeQpn(roce::Qpn qpn);
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.
   QpnSpace& srqns() { return *srqns_; }
@@ -157,6 +173,7 @@ class ShardedDevice {
   uint32_t MaxFrameBytes() const;
   uint32_t LineRateKbps() const;
   struct ImpairmentRule;
+  struct FaultRule;
   void OpenTaps();
   void RemoveRule(size_t index);
 
@@ -183,6 +200,8 @@ class ShardedDevice {
   std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane; created when first needed
   std::vector<CaptureTap*> captures_;
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
+  std::vector<std::unique_ptr<FaultRule>> faults_;
+  uint32_t last_fault_id_ = 0;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 

@@ -43,7 +43,7 @@ void XrcTargets::DestroyTarget(QueuePair& qp) {
     qp.GiveBackReceive(shard);
     lcore_.worker(shard).RemoveQueuePair(qp);
   });
-  device_.qpns().Free(qp.qpn());
+  device_.FreeQpn(qp.qpn());
   targets_.Take(qp);
 }
 

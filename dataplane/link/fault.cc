@@ -1,0 +1,162 @@
+#include "dataplane/link/fault.h"
+
+#include "dataplane/link/frame_filter.h"
+#include "dataplane/link/impairment.h"
+#include "memory/split_mix.h"
+#include "roce/headers.h"
+#include "roce/icrc.h"
+#include "roce/opcode.h"
+
+namespace roci::dataplane {
+namespace {
+
+bool FlipBit(std::span<std::byte> part, uint32_t bit) {
+  if (bit / 8 >= part.size()) return false;
+  part[bit / 8] ^= static_cast<std::byte>(0x80u >> (bit % 8));
+  return true;
+}
+
+// From the BTH to the end of the ICRC, by the length in the IP header; empty: cut off.
+std::span<std::byte> WithoutPadding(std::span<std::byte> frame, std::span<std::byte> transport) {
+  const NetworkHeader network = FindNetworkHeader(frame);
+  const std::byte* ip = frame.data() + network.offset;
+  const size_t ip_bytes =
+      network.version == 4
+          ? roce::Ipv4Header::Load(ip).total_length
+          : roce::Ipv6Header::kBytes + size_t{roce::Ipv6Header::Load(ip).payload_length};
+  const auto before = static_cast<size_t>(transport.data() - ip);
+  if (ip_bytes < before + roce::Bth::kBytes + roce::kIcrcBytes) return {};
+  const size_t bytes = ip_bytes - before;
+  return bytes <= transport.size() ? transport.first(bytes) : std::span<std::byte>();
+}
+
+// `packet`: WithoutPadding. A UDP checksum, which covers the ICRC, is removed.
+void FixIcrc(std::span<std::byte> frame, std::span<std::byte> packet) {
+  const NetworkHeader network = FindNetworkHeader(frame);
+  std::byte* ip = frame.data() + network.offset;
+  std::byte* icrc = packet.data() + packet.size() - roce::kIcrcBytes;
+  roce::StoreBe<uint16_t>(packet.data() - sizeof(uint16_t), 0);
+  roce::StoreIcrc(icrc, roce::ActiveCrcKernel().masked(ip, static_cast<size_t>(icrc - ip),
+                                                       network.version == 6));
+}
+
+std::span<std::byte> PartOf(std::span<std::byte> packet, PacketPart part) {
+  const std::span<std::byte> before_icrc = packet.first(packet.size() - roce::kIcrcBytes);
+  const roce::OpcodeInfo& info = roce::kOpcodeTable[std::to_integer<uint8_t>(packet[0])];
+  const size_t headers = info.known ? info.header_bytes : roce::Bth::kBytes;
+  switch (part) {
+    case PacketPart::kHeaders:
+      return headers <= before_icrc.size() ? before_icrc.first(headers) : before_icrc;
+    case PacketPart::kPayload:
+      return headers <= before_icrc.size() ? before_icrc.subspan(headers) : std::span<std::byte>();
+    case PacketPart::kIcrc:
+      return packet.last(roce::kIcrcBytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+FaultSnapshot Fault::Snapshot() const {
+  FaultSnapshot out;
+#define ROCI_FAULT_READ(member, name) out.member = member.load(std::memory_order_relaxed);
+  ROCI_FAULT_COUNTERS(ROCI_FAULT_READ)
+#undef ROCI_FAULT_READ
+  return out;
+}
+
+void FaultLane::Apply(std::span<std::byte> frame, std::span<std::byte> transport, uint64_t now_ns,
+                      FaultFate& fate) {
+  if (!Hits(transport, now_ns)) return;
+  const FaultActions& actions = fault_.settings.actions;
+  if (actions.drops) {
+    fate.is_dropped = true;
+    return;
+  }
+  if (actions.marks_ecn && !MarkCongestion(frame)) Add(fault_.not_there);
+  if (!actions.changes.empty() || !actions.flips.empty()) Change(frame, transport);
+  fate.copies += actions.copies;
+  fate.delay_ns += actions.delay_ns;
+  fate.overtaken_by += actions.overtaken_by;
+  fate.cut_bytes += actions.cut_bytes;
+}
+
+bool FaultLane::Hits(std::span<const std::byte> transport, uint64_t now_ns) {
+  const FaultMatch& match = fault_.settings.match;
+  const uint64_t age_ns = now_ns > fault_.began_ns ? now_ns - fault_.began_ns : 0;
+  if (age_ns < match.after_ns) return false;
+  if (match.for_ns != 0 && age_ns - match.after_ns >= match.for_ns) return false;
+  if (!match.filter.MatchesAll() && !MatchesPacket(match.filter, transport)) return false;
+  if (match.psn.has_value() && !HasPsn(transport)) return false;
+  if (!IsChosen(fault_.matched.fetch_add(1, std::memory_order_relaxed) + 1)) return false;
+  uint64_t hit = fault_.hit.load(std::memory_order_relaxed);
+  do {
+    if (match.times != 0 && hit >= match.times) return false;
+  } while (!fault_.hit.compare_exchange_weak(hit, hit + 1, std::memory_order_relaxed));
+  return true;
+}
+
+// Whether the packet has the PSN of the match, and passes for the right time.
+bool FaultLane::HasPsn(std::span<const std::byte> transport) {
+  const FaultMatch& match = fault_.settings.match;
+  const roce::Bth bth = roce::Bth::Load(transport.data());
+  roce::Psn wanted(*match.psn);
+  if (!match.psn_from_first && match.pass == 0) return bth.psn == wanted;
+  const roce::OpcodeInfo& info = roce::InfoOf(bth.opcode);
+  Flow* const flow = FlowOf(bth.dest_qpn, info.known && !info.is_request, bth.psn);
+  if (flow == nullptr) {
+    Add(fault_.untracked);
+    return false;
+  }
+  if (match.psn_from_first) wanted = flow->first + *match.psn;
+  if (bth.psn != wanted) return false;
+  ++flow->passes;
+  return match.pass == 0 || flow->passes == match.pass;
+}
+
+// `number`: of the packet among those that match, from 1.
+bool FaultLane::IsChosen(uint64_t number) {
+  const FaultMatch& match = fault_.settings.match;
+  if (number < match.nth || (number - match.nth) % match.every != 0) return false;
+  return match.chance == kAlways || memory::SplitMix::At(match.seed, number) >> 32 < match.chance;
+}
+
+FaultLane::Flow* FaultLane::FlowOf(roce::Qpn qpn, bool is_response, roce::Psn psn) {
+  for (size_t i = 0; i < flow_count_; ++i) {
+    if (flows_[i].qpn == qpn && flows_[i].is_response == is_response) return &flows_[i];
+  }
+  if (flow_count_ == flows_.size()) return nullptr;
+  Flow& flow = flows_[flow_count_++];
+  flow = {.qpn = qpn, .is_response = is_response, .first = psn};
+  return &flow;
+}
+
+void FaultLane::Change(std::span<std::byte> frame, std::span<std::byte> transport) {
+  const FaultActions& actions = fault_.settings.actions;
+  const std::span<std::byte> packet = WithoutPadding(frame, transport);
+  if (packet.empty()) return Add(fault_.not_there);
+  // Which fields there are is decided by the opcode, so it is changed last.
+  for (const bool is_opcode : {false, true}) {
+    for (const FieldChange& change : actions.changes) {
+      if ((change.field == roce::FindPacketField("bth.opcode")) != is_opcode) continue;
+      const std::optional<uint64_t> old = roce::ReadField(packet, *change.field);
+      const uint64_t value = change.value + (change.adds ? old.value_or(0) : 0);
+      if (!old.has_value() || !roce::WriteField(packet, *change.field, value)) {
+        Add(fault_.not_there);
+      }
+    }
+  }
+  for (const BitFlip& flip : actions.flips) {
+    if (flip.part != PacketPart::kIcrc && !FlipBit(PartOf(packet, flip.part), flip.bit)) {
+      Add(fault_.not_there);
+    }
+  }
+  if (actions.fixes_icrc) FixIcrc(frame, packet);
+  for (const BitFlip& flip : actions.flips) {
+    if (flip.part == PacketPart::kIcrc && !FlipBit(PartOf(packet, flip.part), flip.bit)) {
+      Add(fault_.not_there);
+    }
+  }
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,77 @@
+// Exact faults: the n-th packet of a kind is lost, delayed, changed, ... Counts are shared by all
+// lcores of a device, so "the n-th" means one packet. Uses no port and reads no clock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dataplane/types/fault_settings.h"
+#include "roce/types.h"
+
+namespace roci::dataplane {
+
+// What becomes of a frame beyond what was changed in place.
+struct FaultFate {
+  bool is_dropped = false;
+  uint32_t copies = 0;
+  uint64_t delay_ns = 0;
+  uint32_t overtaken_by = 0;
+  uint32_t cut_bytes = 0;
+};
+
+// A fault of a device. Outlives its lanes.
+struct Fault {
+  // `began_ns`: when it was added, in the lcores' time.
+  Fault(const FaultSettings& fault_settings, uint64_t now_ns)
+      : settings(fault_settings), began_ns(now_ns) {}
+
+  FaultSnapshot Snapshot() const;
+
+  const FaultSettings settings;
+  const uint64_t began_ns;
+#define ROCI_FAULT_COUNTER(member, name) std::atomic<uint64_t> member{0};
+  ROCI_FAULT_COUNTERS(ROCI_FAULT_COUNTER)
+#undef ROCI_FAULT_COUNTER
+};
+
+// A fault on one lcore.
+class FaultLane {
+ public:
+  // Queue pairs that a fault with a PSN distinguishes on each lcore.
+  static constexpr size_t kMostFlows = 64;
+
+  explicit FaultLane(Fault& fault) : fault_(fault) {}
+
+  // Changes `frame` (a whole frame; `transport` is the part from its BTH on) in place and adds to
+  // `fate` if the fault hits. Must not be called for a frame that another fault has dropped.
+  void Apply(std::span<std::byte> frame, std::span<std::byte> transport, uint64_t now_ns,
+             FaultFate& fate);
+  // A frame could not be held.
+  void NoteNoRoom() { Add(fault_.no_room); }
+
+ private:
+  struct Flow {
+    roce::Qpn qpn;
+    bool is_response = false;
+    roce::Psn first;
+    uint64_t passes = 0;  // of the PSN of the match
+  };
+
+  static void Add(std::atomic<uint64_t>& counter) {
+    counter.fetch_add(1, std::memory_order_relaxed);
+  }
+  bool Hits(std::span<const std::byte> transport, uint64_t now_ns);
+  bool HasPsn(std::span<const std::byte> transport);
+  bool IsChosen(uint64_t number);
+  void Change(std::span<std::byte> frame, std::span<std::byte> transport);
+  Flow* FlowOf(roce::Qpn qpn, bool is_response, roce::Psn psn);
+
+  Fault& fault_;
+  size_t flow_count_ = 0;
+  std::array<Flow, kMostFlows> flows_{};
+};
+
+}  // namespace roci::dataplane

@@ -1,0 +1,62 @@
+// Adds exact faults of a device between its lanes and its port.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "dataplane/base/clock.h"
+#include "dataplane/link/link_tap.h"
+#include "dataplane/qp/qpn_space.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/device_link.h"
+#include "dataplane/shard/lcore.h"
+
+namespace roci::dataplane {
+
+absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) {
+  if (faults_.size() == LinkTap::kMaxFaults) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has ", LinkTap::kMaxFaults,
+                     " faults, the most possible: delete one of them (roci fault del)"));
+  }
+  OpenTaps();
+  faults_.push_back(std::make_unique<FaultRule>(++last_fault_id_, settings, Clock::Monotonic()));
+  FaultRule& rule = *faults_.back();
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    rule.lanes.push_back(std::make_unique<FaultLane>(rule.fault));
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->AddFault(shard, settings.match.direction, *rule.lanes[i]);
+      lanes_[i]->AttachTap(shard, *taps_[i]);
+    });
+  }
+  return rule.id;
+}
+
+bool ShardedDevice::RemoveFault(uint32_t id) {
+  const auto it = std::ranges::find(faults_, id, [](const auto& rule) { return rule->id; });
+  if (it == faults_.end()) return false;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->RemoveFault(shard, *(*it)->lanes[i]);
+    });
+  }
+  faults_.erase(it);
+  return true;
+}
+
+void ShardedDevice::FreeQpn(roce::Qpn qpn) {
+  for (size_t i = faults_.size(); i-- > 0;) {
+    const FrameFilter& filter = faults_[i]->fault.settings.match.filter;
+    if (filter.qpns.size() == 1 && filter.qpns.front() == qpn) RemoveFault(faults_[i]->id);
+  }
+  qpns_->Free(qpn);
+}
+
+std::vector<ShardedDevice::FaultState> ShardedDevice::Faults() const {
+  std::vector<FaultState> states;
+  for (const auto& rule : faults_) {
+    states.push_back({rule->id, rule->fault.settings, rule->fault.Snapshot()});
+  }
+  return states;
+}
+
+}  // namespace roci::dataplane

@@ -1,0 +1,424 @@
+// Exact faults: which packets they hit, and what becomes of these.
+#include "dataplane/link/fault.h"
+
+#include <gtest/gtest.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dataplane/base/frame_pool.h"
+#include "dataplane/link/frame_filter.h"
+#include "dataplane/link/link_tap.h"
+#include "roce/frame.h"
+#include "roce/parse.h"
+#include "tests/on_shard.h"
+#include "tests/unit/dataplane/environment.h"
+
+namespace roci::testing {
+namespace {
+
+using dataplane::Fault;
+using dataplane::FaultFate;
+using dataplane::FaultLane;
+using dataplane::FaultSettings;
+using dataplane::LinkDirection;
+using dataplane::LinkTap;
+using dataplane::PacketPart;
+using Bytes = std::vector<std::byte>;
+
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
+constexpr uint32_t kQpn = 5;
+constexpr size_t kPayloadBytes = 8;
+
+Bytes Packet(roce::Opcode opcode, uint32_t psn, uint32_t qpn = kQpn, bool is_ipv6 = false) {
+  roce::Path path;
+  path.src_gid = is_ipv6 ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 1}});
+  path.dst_gid = is_ipv6 ? roce::Gid{{0xFD, 2}} : roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 2}});
+  path.traffic_class = 2;
+  const roce::FrameTemplate tmpl(path);
+  roce::TxPacket tx;
+  tx.opcode = opcode;
+  tx.dest_qpn = roce::Qpn(qpn);
+  tx.psn = roce::Psn(psn);
+  const bool has_payload = roce::InfoOf(opcode).payload == roce::PayloadRule::kAny;
+  const Bytes payload(has_payload ? kPayloadBytes : 0, std::byte{0x5A});
+  tx.payload_length = static_cast<uint32_t>(payload.size());
+  Bytes frame(roce::FrameBytes(tmpl, tx));
+  roce::EncodeFrame(tmpl, tx, payload.data(), 0, frame.data());
+  return frame;
+}
+
+bool IcrcIsRight(const Bytes& frame) {
+  roce::Packet packet;
+  return roce::ParsePacket(frame, packet) == roce::DropReason::kNone;
+}
+
+uint64_t FieldOf(const Bytes& frame, std::string_view name) {
+  return roce::ReadField(dataplane::FromBth(frame), *roce::FindPacketField(name)).value_or(~0ull);
+}
+
+// As LinkTap calls it, which passes packets only.
+FaultFate Apply(FaultLane& lane, Bytes& frame, uint64_t now_ns = 0) {
+  FaultFate fate;
+  const size_t transport = dataplane::FromBth(frame).size();
+  if (transport != 0) lane.Apply(frame, std::span(frame).last(transport), now_ns, fate);
+  return fate;
+}
+
+// Which of these packets are hit, by their PSNs.
+std::vector<uint32_t> HitPsns(const FaultSettings& settings, const std::vector<uint32_t>& psns,
+                              roce::Opcode opcode = roce::Opcode::kRcSendOnly) {
+  Fault fault(settings, 0);
+  FaultLane lane(fault);
+  std::vector<uint32_t> hit;
+  for (const uint32_t psn : psns) {
+    Bytes frame = Packet(opcode, psn);
+    const FaultFate fate = Apply(lane, frame);
+    if (fate.is_dropped) hit.push_back(psn);
+  }
+  EXPECT_EQ(fault.Snapshot().hit, hit.size());
+  return hit;
+}
+
+FaultSettings Drop() {
+  FaultSettings settings;
+  settings.actions.drops = true;
+  return settings;
+}
+
+using Psns = std::vector<uint32_t>;
+
+TEST(FaultMatchTest, CountsChooseExactly) {
+  const Psns psns = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  struct Case {
+    uint64_t nth, every, times;
+    Psns hit;
+  };
+  for (const Case& each : {Case{1, 1, 0, psns},
+                           {3, 1, 1, {2}},
+                           {3, 1, 0, {2, 3, 4, 5, 6, 7, 8, 9}},
+                           {1, 4, 0, {0, 4, 8}},
+                           {2, 4, 2, {1, 5}},
+                           {11, 1, 0, {}}}) {
+    FaultSettings settings = Drop();
+    settings.match.nth = each.nth;
+    settings.match.every = each.every;
+    settings.match.times = each.times;
+    EXPECT_EQ(HitPsns(settings, psns), each.hit) << each.nth << ' ' << each.every;
+  }
+}
+
+TEST(FaultMatchTest, PsnsAreAbsoluteOrCountedFromTheFirst) {
+  FaultSettings settings = Drop();
+  settings.match.psn = 12;
+  EXPECT_EQ(HitPsns(settings, {10, 11, 12, 13, 12}), (Psns{12, 12}));
+  settings.match.psn_from_first = true;
+  settings.match.psn = 2;
+  EXPECT_EQ(HitPsns(settings, {0xFFFFFF, 0, 1, 2}), (Psns{1})) << "PSNs wrap";
+}
+
+TEST(FaultMatchTest, OnlyTheChosenPassOfAPsn) {
+  FaultSettings settings = Drop();
+  settings.match.psn = 1;
+  settings.match.pass = 2;
+  Fault fault(settings, 0);
+  FaultLane lane(fault);
+  std::string fates;
+  for (const uint32_t psn : {0u, 1u, 2u, 1u, 2u, 1u}) {
+    Bytes frame = Packet(roce::Opcode::kRcSendOnly, psn);
+    const FaultFate fate = Apply(lane, frame);
+    fates += fate.is_dropped ? 'X' : '.';
+  }
+  EXPECT_EQ(fates, "...X..");
+}
+
+TEST(FaultMatchTest, RequestsAndResponsesOfManyQueuePairsAreCountedApart) {
+  FaultSettings settings = Drop();
+  settings.match.psn = 1;
+  settings.match.psn_from_first = true;
+  Fault fault(settings, 0);
+  FaultLane lane(fault);
+  const auto is_hit = [&](roce::Opcode opcode, uint32_t qpn, uint32_t psn) {
+    Bytes frame = Packet(opcode, psn, qpn);
+    const FaultFate fate = Apply(lane, frame);
+    return fate.is_dropped;
+  };
+  EXPECT_FALSE(is_hit(roce::Opcode::kRcSendOnly, 1, 100));
+  EXPECT_FALSE(is_hit(roce::Opcode::kRcAcknowledge, 1, 200));
+  EXPECT_FALSE(is_hit(roce::Opcode::kRcSendOnly, 2, 300));
+  EXPECT_TRUE(is_hit(roce::Opcode::kRcSendOnly, 1, 101));
+  EXPECT_TRUE(is_hit(roce::Opcode::kRcAcknowledge, 1, 201));
+  EXPECT_TRUE(is_hit(roce::Opcode::kRcSendOnly, 2, 301));
+  // The table is bounded.
+  for (uint32_t qpn = 10; qpn < 10 + FaultLane::kMostFlows; ++qpn) {
+    is_hit(roce::Opcode::kRcSendOnly, qpn, 7);
+  }
+  EXPECT_EQ(fault.Snapshot().untracked, 3u);
+  EXPECT_TRUE(is_hit(roce::Opcode::kRcSendOnly, 10, 8));
+}
+
+TEST(FaultMatchTest, LastsFromOneTimeToAnother) {
+  FaultSettings settings = Drop();
+  settings.match.after_ns = 10;
+  settings.match.for_ns = 5;
+  Fault fault(settings, 1000);
+  FaultLane lane(fault);
+  std::string fates;
+  for (const uint64_t now_ns : {999u, 1009u, 1010u, 1014u, 1015u}) {
+    Bytes frame = Packet(roce::Opcode::kRcSendOnly, 0);
+    const FaultFate fate = Apply(lane, frame, now_ns);
+    fates += fate.is_dropped ? 'X' : '.';
+  }
+  EXPECT_EQ(fates, "..XX.");
+}
+
+TEST(FaultMatchTest, LcoresShareCountsAndChances) {
+  FaultSettings settings = Drop();
+  settings.match.chance = dataplane::kAlways / 4;
+  settings.match.seed = 7;
+  Psns psns(2000);
+  for (uint32_t i = 0; i < psns.size(); ++i) psns[i] = i;
+  const Psns alone = HitPsns(settings, psns);
+  EXPECT_NEAR(static_cast<double>(alone.size()), 500, 80);
+  Fault fault(settings, 0);
+  FaultLane lanes[] = {FaultLane(fault), FaultLane(fault)};
+  Psns together;
+  for (const uint32_t psn : psns) {
+    Bytes frame = Packet(roce::Opcode::kRcSendOnly, psn);
+    const FaultFate fate = Apply(lanes[psn % 3 == 0], frame);
+    if (fate.is_dropped) together.push_back(psn);
+  }
+  EXPECT_EQ(together, alone);
+  settings.match.seed = 8;
+  EXPECT_NE(HitPsns(settings, psns), alone);
+}
+
+TEST(FaultMatchTest, OnlyRocePackets) {
+  Bytes arp(60);
+  arp[12] = std::byte{8};
+  arp[13] = std::byte{6};
+  Fault fault(Drop(), 0);
+  FaultLane lane(fault);
+  EXPECT_FALSE(Apply(lane, arp).is_dropped);
+  // Damaged and short frames are never read beyond their end.
+  FaultSettings settings;
+  settings.actions.changes = {{roce::FindPacketField("bth.psn"), true, 1}};
+  settings.actions.flips = {{PacketPart::kPayload, 1}};
+  settings.actions.fixes_icrc = true;
+  Fault changes(settings, 0);
+  FaultLane changing(changes);
+  const Bytes whole = Packet(roce::Opcode::kRcSendOnly, 1);
+  for (size_t length = 0; length <= whole.size(); ++length) {
+    Bytes cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
+    Apply(changing, cut);
+  }
+  EXPECT_EQ(changes.Snapshot().hit, changes.Snapshot().not_there + 1);
+}
+
+Bytes AfterActions(const dataplane::FaultActions& actions, Bytes frame,
+                   dataplane::FaultSnapshot* counters = nullptr) {
+  FaultSettings settings;
+  settings.actions = actions;
+  Fault fault(settings, 0);
+  FaultLane lane(fault);
+  Apply(lane, frame);
+  if (counters != nullptr) *counters = fault.Snapshot();
+  return frame;
+}
+
+TEST(FaultActionTest, EveryFieldChangesAloneAndTheIcrcIsRight) {
+  const std::vector<roce::Opcode> opcodes = {
+      roce::Opcode::kRcSendOnly,           roce::Opcode::kRcWriteOnlyImm,
+      roce::Opcode::kRcReadRequest,        roce::Opcode::kRcCompareSwap,
+      roce::Opcode::kRcAcknowledge,        roce::Opcode::kRcAtomicAcknowledge,
+      roce::Opcode::kRcSendOnlyInvalidate, roce::Opcode::kUdSendOnly,
+      roce::Opcode::kXrcSendOnly,          roce::Opcode::kRcFlush};
+  for (const roce::PacketField& field : roce::PacketFields()) {
+    size_t with_field = 0;
+    for (const roce::Opcode opcode : opcodes) {
+      for (const bool is_ipv6 : {false, true}) {
+        const Bytes before = Packet(opcode, 9, kQpn, is_ipv6);
+        if (FieldOf(before, field.name) == ~0ull &&
+            !roce::ReadField(dataplane::FromBth(before), field))
+          continue;
+        ++with_field;
+        dataplane::FaultActions actions;
+        actions.changes = {{&field, true, 1}};
+        actions.fixes_icrc = true;
+        const Bytes after = AfterActions(actions, before);
+        EXPECT_EQ(FieldOf(after, field.name),
+                  (FieldOf(before, field.name) + 1) & roce::MostOf(field))
+            << field.name;
+        // The field and the ICRC differ, and nothing else.
+        actions.changes[0].value = roce::MostOf(field);
+        actions.fixes_icrc = false;
+        const Bytes restored = AfterActions(actions, after);
+        const auto icrc = static_cast<ptrdiff_t>(before.size() - roce::kIcrcBytes);
+        EXPECT_TRUE(std::equal(before.begin(), before.begin() + icrc, restored.begin()))
+            << field.name;
+        EXPECT_EQ(std::equal(before.begin() + icrc, before.end(), restored.begin() + icrc),
+                  field.name == "bth.fecn" || field.name == "bth.becn")
+            << field.name << ": masked in the ICRC";
+      }
+    }
+    EXPECT_GT(with_field, 0u) << field.name;
+  }
+}
+
+TEST(FaultActionTest, TheIcrcIsFixedOrKept) {
+  const Bytes before = Packet(roce::Opcode::kRcSendOnly, 9);
+  ASSERT_TRUE(IcrcIsRight(before));
+  dataplane::FaultActions actions;
+  actions.flips = {{PacketPart::kPayload, 3}};
+  Bytes after = AfterActions(actions, before);
+  EXPECT_FALSE(IcrcIsRight(after));
+  const size_t payload = before.size() - roce::kIcrcBytes - kPayloadBytes;
+  EXPECT_EQ(after[payload], std::byte{0x5A ^ 0x10});
+  actions.fixes_icrc = true;
+  EXPECT_TRUE(IcrcIsRight(AfterActions(actions, before)));
+  actions.flips.push_back({PacketPart::kIcrc, 31});
+  EXPECT_FALSE(IcrcIsRight(AfterActions(actions, before))) << "flipped after it was fixed";
+  actions.fixes_icrc = false;
+  actions.flips = {{PacketPart::kHeaders, 95}};
+  EXPECT_EQ(FieldOf(AfterActions(actions, before), "bth.psn"), 8u);
+}
+
+TEST(FaultActionTest, WhatIsNotThereIsCounted) {
+  dataplane::FaultActions actions;
+  actions.changes = {{roce::FindPacketField("aeth.msn"), false, 1}};
+  actions.flips = {{PacketPart::kPayload, 8 * kPayloadBytes}, {PacketPart::kIcrc, 32}};
+  const Bytes before = Packet(roce::Opcode::kRcSendOnly, 9);
+  dataplane::FaultSnapshot counters;
+  EXPECT_EQ(AfterActions(actions, before, &counters), before);
+  EXPECT_EQ(counters.not_there, 3u);
+}
+
+// A tap with one fault; frames are named by their PSNs.
+class FaultTapTest : public ::testing::Test {
+ protected:
+  explicit FaultTapTest(LinkDirection direction = LinkDirection::kOut) : direction_(direction) {}
+
+  void Use(const FaultSettings& settings) {
+    fault_.emplace(settings, 0);
+    lane_.emplace(*fault_);
+    tap_.AddFault(kShard, settings.match.direction, *lane_);
+  }
+  ~FaultTapTest() override {
+    if (lane_.has_value()) tap_.RemoveFault(kShard, *lane_);
+  }
+
+  // Sends frames with these PSNs in one burst. Returns the PSNs that come out.
+  Psns Send(const Psns& psns) {
+    std::vector<rte_mbuf*> frames(64);
+    std::vector<uint8_t> to(64);
+    for (size_t i = 0; i < psns.size(); ++i) {
+      frames[i] = MakeFrame(Packet(roce::Opcode::kRcSendOnly, psns[i]));
+    }
+    const uint32_t count =
+        tap_.Send(frames.data(), to.data(), static_cast<uint32_t>(psns.size()), 64);
+    tap_.Sent(0);
+    Psns out;
+    for (uint32_t i = 0; i < count; ++i) {
+      const std::span<const std::byte> bytes(rte_pktmbuf_mtod(frames[i], const std::byte*),
+                                             frames[i]->data_len);
+      out.push_back(static_cast<uint32_t>(FieldOf({bytes.begin(), bytes.end()}, "bth.psn")));
+      last_bytes_ = frames[i]->pkt_len;
+      rte_pktmbuf_free(frames[i]);
+    }
+    return out;
+  }
+
+  static rte_mbuf* MakeFrame(const Bytes& bytes) {
+    rte_mbuf* frame = rte_pktmbuf_alloc(TestDataplane().frames().mempool());
+    std::memcpy(rte_pktmbuf_append(frame, static_cast<uint16_t>(bytes.size())), bytes.data(),
+                bytes.size());
+    return frame;
+  }
+
+  const LinkDirection direction_;
+  uint64_t now_ns_ = 0;
+  LinkTap tap_{0, &now_ns_, TestDataplane().frames().mempool()};
+  std::optional<Fault> fault_;
+  std::optional<FaultLane> lane_;
+  size_t last_bytes_ = 0;
+};
+
+TEST_F(FaultTapTest, DropsDuplicatesDelaysAndCuts) {
+  FaultSettings settings;
+  settings.match.psn = 1;
+  settings.actions.copies = 2;
+  Use(settings);
+  EXPECT_EQ(Send({0, 1, 2}), (Psns{0, 1, 2, 1, 1}));
+  tap_.RemoveFault(kShard, *lane_);
+  settings.actions = {};
+  settings.actions.delay_ns = 100;
+  Use(settings);
+  EXPECT_EQ(Send({0, 1, 2}), (Psns{0, 2}));
+  now_ns_ = 99;
+  EXPECT_EQ(Send({}), Psns{});
+  now_ns_ = 100;
+  EXPECT_EQ(Send({}), Psns{1});
+  tap_.RemoveFault(kShard, *lane_);
+  settings.actions = {};
+  settings.actions.cut_bytes = 5;
+  Use(settings);
+  EXPECT_EQ(Send({1}), Psns{1});
+  EXPECT_EQ(last_bytes_, Packet(roce::Opcode::kRcSendOnly, 1).size() - 5);
+  tap_.RemoveFault(kShard, *lane_);
+  Use(Drop());
+  EXPECT_EQ(Send({0, 1, 2}), Psns{});
+}
+
+TEST_F(FaultTapTest, ExactlySoManyPacketsOvertake) {
+  FaultSettings settings;
+  settings.match.psn = 1;
+  settings.match.times = 1;
+  settings.actions.overtaken_by = 3;
+  Use(settings);
+  EXPECT_EQ(Send({0, 1, 2, 3, 4, 5, 6}), (Psns{0, 2, 3, 4, 1, 5, 6}));
+  EXPECT_EQ(Send({7, 8}), (Psns{7, 8}));
+}
+
+TEST_F(FaultTapTest, PacketsOvertakeAcrossBursts) {
+  FaultSettings settings;
+  settings.match.psn = 1;
+  settings.actions.overtaken_by = 3;
+  Use(settings);
+  EXPECT_EQ(Send({0, 1}), Psns{0});
+  EXPECT_EQ(Send({2, 3}), (Psns{2, 3}));
+  EXPECT_EQ(Send({4, 5}), (Psns{4, 1, 5}));
+  EXPECT_EQ(Send({6}), Psns{6});
+}
+
+TEST_F(FaultTapTest, APacketThatNothingOvertakesGoesOnInTheEnd) {
+  FaultSettings settings;
+  settings.match.psn = 1;
+  settings.actions.overtaken_by = 3;
+  Use(settings);
+  EXPECT_EQ(Send({1, 2}), Psns{2});
+  EXPECT_EQ(tap_.next_due(), dataplane::OvertakenFrames::kMostNs);
+  now_ns_ = dataplane::OvertakenFrames::kMostNs;
+  EXPECT_TRUE(tap_.SendIsDue());
+  EXPECT_EQ(Send({}), Psns{1});
+  tap_.RemoveFault(kShard, *lane_);
+  EXPECT_TRUE(tap_.IsIdle());
+}
+
+TEST_F(FaultTapTest, FramesThatWaitAreBounded) {
+  FaultSettings settings;
+  settings.actions.overtaken_by = 1000;
+  Use(settings);
+  for (uint32_t i = 0; i < dataplane::OvertakenFrames::kCapacity; ++i) {
+    EXPECT_EQ(Send({i}), Psns{});
+  }
+  EXPECT_EQ(Send({99}), Psns{99});
+  EXPECT_EQ(fault_->Snapshot().no_room, 1u);
+}
+
+}  // namespace
+}  // namespace roci::testing
