@@ -20,6 +20,7 @@
 #include "control/loop/log.h"
 #include "control/loop/runtime_files.h"
 #include "control/manage/address_commands.h"
+#include "control/manage/fault_requests.h"
 #include "control/manage/link_requests.h"
 #include "control/manage/manage_protocol.h"
 #include "control/manage/metrics_snapshot.h"
@@ -322,6 +323,9 @@ void Daemon::AddLinkCommands() {
                      });
   manage_->AddCommand(kImpairCommand, [this](const nlohmann::json& request) {
     return Impair(*services_, request);
+  });
+  manage_->AddCommand(kFaultCommand, [this](const nlohmann::json& request) {
+    return RunFaultCommand(*services_, request);
   });
 }
 

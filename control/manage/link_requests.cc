@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "control/manage/request_values.h"
 #include "dataplane/base/limits.h"
 #include "roce/work.h"
 
@@ -12,31 +13,6 @@ namespace {
 
 using Json = nlohmann::json;
 using dataplane::LinkDirection;
-
-absl::Status Wrong(const char* key, const char* what) {
-  return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be ", what));
-}
-
-// Leaves `out` as it is if the request has no such key.
-absl::Status TakeNumber(const Json& request, const char* key, uint64_t most, uint64_t& out) {
-  const auto it = request.find(key);
-  if (it == request.end()) return absl::OkStatus();
-  if (!it->is_number_unsigned() || it->get<uint64_t>() > most) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" must be a number up to ", most));
-  }
-  out = it->get<uint64_t>();
-  return absl::OkStatus();
-}
-
-absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance& out) {
-  const auto it = request.find(key);
-  if (it == request.end()) return absl::OkStatus();
-  if (!it->is_number()) return Wrong(key, "a probability from 0 to 1");
-  const double chance = it->get<double>();
-  if (!(chance >= 0 && chance <= 1)) return Wrong(key, "a probability from 0 to 1");
-  out = static_cast<dataplane::Chance>(std::llround(chance * double{dataplane::kAlways}));
-  return absl::OkStatus();
-}
 
 // Reads the ECN thresholds; `out.queue_bytes` is set already.
 absl::Status TakeMarks(const Json& request, dataplane::BottleneckSettings& out) {
@@ -90,60 +66,6 @@ absl::Status TakeRate(const Json& request, dataplane::BottleneckSettings& out) {
   return TakeMarks(request, out);
 }
 
-absl::Status TakeDirection(const Json& request, std::optional<LinkDirection>& out) {
-  const auto it = request.find("direction");
-  if (it == request.end()) return absl::OkStatus();
-  if (*it == "in") {
-    out = LinkDirection::kIn;
-  } else if (*it == "out") {
-    out = LinkDirection::kOut;
-  } else if (*it == "both") {
-    out = std::nullopt;
-  } else {
-    return Wrong("direction", "in, out or both");
-  }
-  return absl::OkStatus();
-}
-
-// A list of numbers up to `most`, at most `longest` of them.
-absl::StatusOr<std::vector<uint32_t>> TakeList(const Json& request, const char* key, uint32_t most,
-                                               size_t longest) {
-  std::vector<uint32_t> out;
-  const auto it = request.find(key);
-  if (it == request.end()) return out;
-  const std::string expected = absl::StrCat("a list of at most ", longest, " numbers up to ", most);
-  if (!it->is_array() || it->size() > longest) return Wrong(key, expected.c_str());
-  for (const Json& entry : *it) {
-    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > most) {
-      return Wrong(key, expected.c_str());
-    }
-    out.push_back(entry.get<uint32_t>());
-  }
-  return out;
-}
-
-// Sorted, without duplicates, so that equal filters compare equal.
-absl::Status TakeQpns(const Json& request, const char* key, std::vector<roce::Qpn>& out) {
-  auto numbers = TakeList(request, key, roce::kMask24, dataplane::FrameFilter::kMaxQpns);
-  if (!numbers.ok()) return numbers.status();
-  std::sort(numbers->begin(), numbers->end());
-  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
-  for (const uint32_t number : *numbers) out.emplace_back(number);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<dataplane::FrameFilter> TakeFilter(const Json& request) {
-  dataplane::FrameFilter filter;
-  absl::Status status = TakeQpns(request, "qps", filter.qpns);
-  if (!status.ok()) return status;
-  status = TakeQpns(request, "peers", filter.peers);
-  if (!status.ok()) return status;
-  const auto opcodes = TakeList(request, "opcodes", 255, 256);
-  if (!opcodes.ok()) return opcodes.status();
-  for (const uint32_t opcode : *opcodes) filter.opcodes.set(opcode);
-  return filter;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> DeviceOfRequest(const Json& request) {
@@ -189,7 +111,7 @@ absl::StatusOr<dataplane::ImpairmentSettings> DecodeImpairment(const Json& reque
         TakeNumber(request, "seed", UINT64_MAX, out.seed)}) {
     if (!status.ok()) return status;
   }
-  if (!direction.has_value()) return Wrong("direction", "in or out");
+  if (!direction.has_value()) return WrongValue("direction", "in or out");
   if (!out.DoesSomething()) return absl::InvalidArgumentError("the impairment has no effect");
   out.direction = *direction;
   return out;

@@ -1,0 +1,326 @@
+#include "control/manage/fault_requests.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "control/manage/manage_request.h"
+#include "control/manage/nearest_name.h"
+#include "control/manage/request_values.h"
+#include "dataplane/shard/sharded_device.h"
+#include "roce/packet_fields.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+using dataplane::BitFlip;
+using dataplane::FaultActions;
+using dataplane::FaultMatch;
+using dataplane::FaultSettings;
+using dataplane::FieldChange;
+using dataplane::LinkDirection;
+using dataplane::PacketPart;
+
+struct PartName {
+  std::string_view name;
+  PacketPart part;
+};
+constexpr auto kParts = std::to_array<PartName>({{"headers", PacketPart::kHeaders},
+                                                 {"payload", PacketPart::kPayload},
+                                                 {"icrc", PacketPart::kIcrc}});
+
+// Every key of a fault.
+constexpr auto kKeys = std::to_array<std::string_view>(
+    {"direction", "qps",      "peers",  "opcodes",  "psn",         "psn_from_first",
+     "pass",      "after_ns", "for_ns", "nth",      "every",       "times",
+     "chance",    "seed",     "drop",   "delay_ns", "copies",      "cut_bytes",
+     "ecn",       "set",      "flip",   "icrc",     "overtaken_by"});
+
+bool ParseValue(const std::string& text, uint64_t& out) {
+  return absl::StartsWith(text, "0x") ? absl::SimpleHexAtoi(text, &out)
+                                      : absl::SimpleAtoi(text, &out);
+}
+
+// "bth.psn+=1"
+absl::StatusOr<FieldChange> ParseChange(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" must be FIELD=VALUE, FIELD+=VALUE or FIELD-=VALUE"));
+  }
+  FieldChange change;
+  const char before = text[equals - 1];
+  change.adds = before == '+' || before == '-';
+  const std::string name = text.substr(0, change.adds ? equals - 1 : equals);
+  const std::string value = text.substr(equals + 1);
+  change.field = roce::FindPacketField(name);
+  if (change.field == nullptr) {
+    std::vector<std::string_view> names;
+    for (const roce::PacketField& field : roce::PacketFields()) names.push_back(field.name);
+    return absl::InvalidArgumentError(absl::StrCat("there is no field ", name, "; the nearest is ",
+                                                   std::string(NearestName(name, names))));
+  }
+  const std::optional<uint64_t> named = roce::FindFieldValue(*change.field, value);
+  if (named.has_value()) {
+    change.value = *named;
+  } else if (!ParseValue(value, change.value) || change.value > roce::MostOf(*change.field)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", value, "\" is not a value of ", name, ": a number up to ",
+                     roce::MostOf(*change.field),
+                     name == "aeth.syndrome"
+                         ? ", or ack, rnr_nak, nak_psn, nak_invalid, nak_access, nak_operational"
+                         : ""));
+  }
+  if (before == '-') change.value = 0 - change.value;
+  return change;
+}
+
+// "payload:3"
+absl::StatusOr<BitFlip> ParseFlip(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  BitFlip flip;
+  const auto part =
+      std::ranges::find(kParts, std::string_view(name), [](const PartName& p) { return p.name; });
+  if (part == kParts.end() || colon == std::string::npos ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &flip.bit)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\" must be headers:BIT, payload:BIT or icrc:BIT; bit 0 is the first sent"));
+  }
+  flip.part = part->part;
+  return flip;
+}
+
+// Calls parse(text) for each text of the list, and appends the results to `out`.
+template <class T, class Parse>
+absl::Status TakeTexts(const Json& request, const char* key, Parse&& parse, std::vector<T>& out) {
+  const auto it = request.find(key);
+  if (it == request.end()) return absl::OkStatus();
+  const std::string expected =
+      absl::StrCat("a list of at most ", FaultActions::kMostChanges, " texts");
+  if (!it->is_array() || it->size() > FaultActions::kMostChanges) {
+    return WrongValue(key, expected.c_str());
+  }
+  for (const Json& entry : *it) {
+    if (!entry.is_string()) return WrongValue(key, expected.c_str());
+    auto parsed = parse(entry.get<std::string>());
+    if (!parsed.ok()) return parsed.status();
+    out.push_back(*std::move(parsed));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeFlag(const Json& request, const char* key, bool& out) {
+  const auto it = request.find(key);
+  if (it == request.end()) return absl::OkStatus();
+  if (!it->is_boolean()) return WrongValue(key, "true or false");
+  out = it->get<bool>();
+  return absl::OkStatus();
+}
+
+absl::Status TakeIcrc(const Json& request, FaultActions& out) {
+  out.fixes_icrc = !out.changes.empty();
+  const auto it = request.find("icrc");
+  if (it == request.end()) return absl::OkStatus();
+  if (*it != "fix" && *it != "keep") return WrongValue("icrc", "fix or keep");
+  if (out.changes.empty() && out.flips.empty()) {
+    return absl::InvalidArgumentError("\"icrc\" needs \"set\" or \"flip\"");
+  }
+  out.fixes_icrc = *it == "fix";
+  return absl::OkStatus();
+}
+
+absl::Status TakePsn(const Json& request, FaultMatch& out) {
+  uint64_t psn = 0;
+  absl::Status status = TakeNumber(request, "psn", roce::kMask24, psn);
+  if (!status.ok()) return status;
+  if (request.contains("psn")) out.psn = static_cast<uint32_t>(psn);
+  for (const char* key : {"psn_from_first", "pass"}) {
+    if (request.contains(key) && !out.psn.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" needs \"psn\""));
+    }
+  }
+  status = TakeFlag(request, "psn_from_first", out.psn_from_first);
+  return status.ok() ? TakeNumber(request, "pass", UINT32_MAX, out.pass) : status;
+}
+
+absl::Status TakeMatch(const Json& request, FaultMatch& out) {
+  constexpr uint64_t kMostNs = uint64_t{1} << 53;
+  absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
+  if (!filter.ok()) return filter.status();
+  out.filter = *std::move(filter);
+  // One packet, unless something else says how many.
+  if (request.contains("nth") && !request.contains("every")) out.times = 1;
+  std::optional<LinkDirection> direction = out.direction;
+  for (const absl::Status& status :
+       {TakeDirection(request, direction), TakePsn(request, out),
+        TakeNumber(request, "after_ns", kMostNs, out.after_ns),
+        TakeNumber(request, "for_ns", kMostNs, out.for_ns),
+        TakeNumber(request, "nth", kMostNs, out.nth),
+        TakeNumber(request, "every", kMostNs, out.every),
+        TakeNumber(request, "times", kMostNs, out.times), TakeChance(request, "chance", out.chance),
+        TakeNumber(request, "seed", UINT64_MAX, out.seed)}) {
+    if (!status.ok()) return status;
+  }
+  if (!direction.has_value()) return WrongValue("direction", "in or out");
+  if (out.nth == 0) return WrongValue("nth", "1 or more");
+  if (out.every == 0) return WrongValue("every", "1 or more");
+  out.direction = *direction;
+  return absl::OkStatus();
+}
+
+absl::Status TakeActions(const Json& request, FaultActions& out) {
+  uint64_t overtaken_by = 0;
+  uint64_t copies = 0;
+  uint64_t cut_bytes = 0;
+  for (const absl::Status& status :
+       {TakeFlag(request, "drop", out.drops), TakeFlag(request, "ecn", out.marks_ecn),
+        TakeNumber(request, "delay_ns", dataplane::ImpairmentSettings::kMaxDelayNs, out.delay_ns),
+        TakeNumber(request, "overtaken_by", FaultActions::kMostOvertaking, overtaken_by),
+        TakeNumber(request, "copies", FaultActions::kMostCopies, copies),
+        TakeNumber(request, "cut_bytes", FaultActions::kMostCutBytes, cut_bytes),
+        TakeTexts(request, "set", ParseChange, out.changes),
+        TakeTexts(request, "flip", ParseFlip, out.flips), TakeIcrc(request, out)}) {
+    if (!status.ok()) return status;
+  }
+  out.overtaken_by = static_cast<uint32_t>(overtaken_by);
+  out.copies = static_cast<uint32_t>(copies);
+  out.cut_bytes = static_cast<uint32_t>(cut_bytes);
+  if (!out.DoSomething()) return absl::InvalidArgumentError("the fault does nothing");
+  if (out.overtaken_by != 0 && out.delay_ns != 0) {
+    return absl::InvalidArgumentError(
+        "a packet waits either for a time (\"delay_ns\") or for others (\"overtaken_by\")");
+  }
+  FaultActions rest = out;
+  rest.drops = false;
+  if (out.drops && rest.DoSomething()) {
+    return absl::InvalidArgumentError(
+        "nothing else can be done to a packet that is lost (\"drop\")");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeys(const Json& request) {
+  if (!request.is_object()) return absl::InvalidArgumentError("a fault must be an object");
+  for (const auto& [key, value] : request.items()) {
+    if (std::ranges::find(kKeys, std::string_view(key)) != kKeys.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("a fault has no \"", key,
+                                                   "\"; the nearest is \"",
+                                                   std::string(NearestName(key, kKeys)), "\""));
+  }
+  return absl::OkStatus();
+}
+
+std::string ChangeText(const FieldChange& change) {
+  const std::string name(change.field->name);
+  if (!change.adds) return absl::StrCat(name, "=", change.value);
+  return static_cast<int64_t>(change.value) < 0 ? absl::StrCat(name, "-=", 0 - change.value)
+                                                : absl::StrCat(name, "+=", change.value);
+}
+
+std::string FlipText(const BitFlip& flip) {
+  const auto part = std::ranges::find(kParts, flip.part, [](const PartName& p) { return p.part; });
+  return absl::StrCat(std::string(part->name), ":", flip.bit);
+}
+
+void DescribeMatch(const FaultMatch& match, Json& out) {
+  const auto add = [&out](const char* key, uint64_t value, uint64_t usual) {
+    if (value != usual) out[key] = value;
+  };
+  out["direction"] = match.direction == LinkDirection::kIn ? "in" : "out";
+  for (const roce::Qpn qpn : match.filter.qpns) out["qps"].push_back(qpn.value());
+  for (const roce::Qpn qpn : match.filter.peers) out["peers"].push_back(qpn.value());
+  for (uint32_t opcode = 0; opcode < match.filter.opcodes.size(); ++opcode) {
+    if (match.filter.opcodes.test(opcode)) out["opcodes"].push_back(opcode);
+  }
+  if (match.psn.has_value()) out["psn"] = *match.psn;
+  if (match.psn_from_first) out["psn_from_first"] = true;
+  add("pass", match.pass, 0);
+  add("after_ns", match.after_ns, 0);
+  add("for_ns", match.for_ns, 0);
+  add("nth", match.nth, 1);
+  add("every", match.every, 1);
+  add("times", match.times, 0);
+  add("seed", match.seed, 0);
+  if (match.chance != dataplane::kAlways) {
+    // Rounded, so that the value is shown as it was typed.
+    const double chance = static_cast<double>(match.chance) / double{dataplane::kAlways};
+    out["chance"] = std::round(chance * 1e9) / 1e9;
+  }
+}
+
+void DescribeActions(const FaultActions& actions, Json& out) {
+  if (actions.drops) out["drop"] = true;
+  if (actions.marks_ecn) out["ecn"] = true;
+  if (actions.delay_ns != 0) out["delay_ns"] = actions.delay_ns;
+  if (actions.overtaken_by != 0) out["overtaken_by"] = actions.overtaken_by;
+  if (actions.copies != 0) out["copies"] = actions.copies;
+  if (actions.cut_bytes != 0) out["cut_bytes"] = actions.cut_bytes;
+  for (const FieldChange& change : actions.changes) out["set"].push_back(ChangeText(change));
+  for (const BitFlip& flip : actions.flips) out["flip"].push_back(FlipText(flip));
+  if (!actions.changes.empty() || !actions.flips.empty()) {
+    out["icrc"] = actions.fixes_icrc ? "fix" : "keep";
+  }
+}
+
+absl::Status Remove(dataplane::ShardedDevice& device, const std::string& name, const Json& number) {
+  if (!number.is_number_unsigned()) return WrongValue("remove", "a fault's number");
+  if (number.get<uint64_t>() <= UINT32_MAX && device.RemoveFault(number.get<uint32_t>())) {
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat(name, " has no fault ", number.dump()));
+}
+
+}  // namespace
+
+absl::StatusOr<FaultSettings> DecodeFault(const Json& request) {
+  FaultSettings out;
+  for (const absl::Status& status :
+       {CheckKeys(request), TakeMatch(request, out.match), TakeActions(request, out.actions)}) {
+    if (!status.ok()) return status;
+  }
+  return out;
+}
+
+Json DescribeFault(uint32_t id, const FaultSettings& settings,
+                   const dataplane::FaultSnapshot& counters) {
+  Json out = {{"fault", id}};
+  DescribeMatch(settings.match, out);
+  DescribeActions(settings.actions, out);
+#define ROCI_DESCRIBE_COUNTER(member, name) out["counters"][name] = counters.member;
+  ROCI_FAULT_COUNTERS(ROCI_DESCRIBE_COUNTER)
+#undef ROCI_DESCRIBE_COUNTER
+  return out;
+}
+
+absl::StatusOr<Json> RunFaultCommand(const Services& services, const Json& request) {
+  const absl::StatusOr<Device*> found = RequestDevice(services, request);
+  if (!found.ok()) return found.status();
+  dataplane::ShardedDevice& device = (*found)->dataplane();
+  if (const auto add = request.find("add"); add != request.end()) {
+    const absl::StatusOr<FaultSettings> settings = DecodeFault(*add);
+    if (!settings.ok()) return settings.status();
+    const absl::StatusOr<uint32_t> id = device.AddFault(*settings);
+    if (!id.ok()) return id.status();
+  } else if (const auto number = request.find("remove"); number != request.end()) {
+    if (absl::Status status = Remove(device, (*found)->name(), *number); !status.ok()) {
+      return status;
+    }
+  } else if (const auto clear = request.find("clear"); clear != request.end() && *clear == true) {
+    for (const auto& state : device.Faults()) device.RemoveFault(state.id);
+  }
+  Json out = Json::array();
+  for (const auto& [id, settings, counters] : device.Faults()) {
+    out.push_back(DescribeFault(id, settings, counters));
+  }
+  return out;
+}
+
+}  // namespace roci::control

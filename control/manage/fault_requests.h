@@ -1,0 +1,31 @@
+// The management command "fault": decodes and checks exact faults (JSON), adds, removes and lists
+// them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "control/device/services.h"
+#include "dataplane/types/fault_settings.h"
+
+namespace roci::control {
+
+// A fault. What it concerns: "direction" "in"|"out" (default out); "qps", "peers", "opcodes" as in
+// captures; "psn", or with "psn_from_first": true counted from the first packet; "pass";
+// "after_ns", "for_ns"; "nth", "every", "times", "chance", "seed". "nth" alone means one packet;
+// "times": 0 no limit. What it does: "drop": true; "delay_ns"; "overtaken_by" (packets); "copies";
+// "cut_bytes"; "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number or a name of the
+// value); "flip":
+// ["payload:3", ...] (headers, payload or icrc, and a bit); "icrc": "fix"|"keep" (default: fix
+// after "set", keep otherwise).
+absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& request);
+
+nlohmann::json DescribeFault(uint32_t id, const dataplane::FaultSettings& settings,
+                             const dataplane::FaultSnapshot& counters);
+
+// {"device": NAME} and one of "add": a fault; "remove": its number; "clear": true; or none of them.
+// Returns the device's faults.
+absl::StatusOr<nlohmann::json> RunFaultCommand(const Services& services,
+                                               const nlohmann::json& request);
+
+}  // namespace roci::control
