@@ -17,7 +17,7 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
   // In the order of --help.
   for (const auto add :
        {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand, AddImpairCommand,
-        AddDecodeCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
+        AddFaultCommand, AddDecodeCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }
 }

@@ -267,14 +267,24 @@ void AppendNumbers(const Json& numbers, bool with_zeros, std::string& out) {
   }
 }
 
-// One word each: "loss=0.01".
-std::string ImpairmentWords(const Json& impairment) {
-  std::string out = Field(impairment, "direction");
-  for (const auto& [name, value] : impairment.items()) {
-    if (name == "direction" || name == "counters") continue;
+// An impairment or a fault, one word each: "loss=0.01".
+std::string RuleWords(const Json& rule) {
+  std::string out = Field(rule, "direction");
+  for (const auto& [name, value] : rule.items()) {
+    if (name == "direction" || name == "counters" || name == "fault") continue;
     absl::StrAppend(&out, " ", name, "=", value.is_array() ? ListText(value) : Text(value));
   }
   return out;
+}
+
+// A line with the counts of a rule that are not 0, and of matches.
+std::string CounterWords(const Json& rule, const std::string& indent) {
+  std::string out = indent;
+  for (const auto& [name, value] : At(rule, "counters").items()) {
+    if (name == "matched" || value != 0) absl::StrAppend(&out, name, " ", Text(value), "  ");
+  }
+  out.erase(out.find_last_not_of(' ') + 1);
+  return out + "\n";
 }
 
 // A line below the table for each reason why memory is not mapped. `path`: of the JSON object that
@@ -384,15 +394,20 @@ Json LcoresSince(const Json& earlier, Json later) {
   return later;
 }
 
+std::string FormatFaults(const Json& faults) {
+  std::string out;
+  for (const Json& fault : faults) {
+    absl::StrAppend(&out, Field(fault, "fault"), ": ", RuleWords(fault), "\n",
+                    CounterWords(fault, "  "));
+  }
+  return out.empty() ? "none\n" : out;
+}
+
 std::string FormatImpairments(const Json& impairments, const std::string& indent) {
   std::string out;
   for (const Json& impairment : impairments) {
-    absl::StrAppend(&out, indent, ImpairmentWords(impairment), "\n", indent, "  ");
-    for (const auto& [name, value] : At(impairment, "counters").items()) {
-      if (name == "matched" || value != 0) absl::StrAppend(&out, name, " ", Text(value), "  ");
-    }
-    out.erase(out.find_last_not_of(' ') + 1);
-    absl::StrAppend(&out, "\n");
+    absl::StrAppend(&out, indent, RuleWords(impairment), "\n",
+                    CounterWords(impairment, indent + "  "));
   }
   return out.empty() ? indent + "none\n" : out;
 }

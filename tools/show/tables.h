@@ -17,6 +17,8 @@ nlohmann::json OfDevice(nlohmann::json items, const std::string& device);
 nlohmann::json LcoresSince(const nlohmann::json& earlier, nlohmann::json later);
 
 // Impairments of a device with their counters, one per line; "none" if there are none.
+// A fault's number, what it is, and its counts.
+std::string FormatFaults(const nlohmann::json& faults);
 std::string FormatImpairments(const nlohmann::json& impairments, const std::string& indent);
 
 }  // namespace roci::tools

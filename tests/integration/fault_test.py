@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Exact faults while Debian's programs run: `roci fault`, and the commands of docs/laboratory.md.
+
+Usage: fault_test.py ROCI ROCID PLUGIN LABORATORY [unittest arguments]
+"""
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import unittest
+
+from harness import LIMIT_S, Daemon, Pair, Programs, await_
+
+PROGRAMS, LABORATORY = None, None
+ACROSS = ('roci0', 'roci1')  # server, client
+# Each message is acknowledged and reported, and timeouts are short.
+SEND = ['ib_send_bw', '-x', '1', '-F', '-s', '8', '-Q', '1', '-u', '8']
+RETRY_EXCEEDED, ACCESS_ERROR = 12, 10  # IBV_WC_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR
+
+
+def recipes():
+    """The commands of docs/laboratory.md, as lists of arguments."""
+    text = pathlib.Path(LABORATORY).read_text(encoding='utf-8')
+    return [shlex.split(line.strip())[1:] for line in text.splitlines() if line.startswith('    roci ')]
+
+
+class FaultTest(unittest.TestCase):
+
+    def setUp(self):
+        self.daemon = Daemon(PROGRAMS)
+        self.addCleanup(self.daemon.stop)
+
+    def roci(self, *arguments, check=True):
+        done = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, *arguments], capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+        if check:
+            self.assertEqual(done.returncode, 0, (arguments, done.stderr))
+        return done
+
+    def recipe(self, *words):
+        """Runs the command of the document that has these words, and returns its device."""
+        (command,) = [each for each in recipes() if set(words) <= set(each)]
+        self.roci(*command)
+        return command[2]
+
+    def counters(self, device, number=0):
+        return json.loads(self.roci('fault', 'list', device, '--json').stdout)[number]['counters']
+
+    def run_pair(self, *command):
+        pair = Pair(self.daemon, ACROSS, list(command))
+        self.addCleanup(pair.kill)
+        self.assertEqual(pair.connect().result(), '', command)
+
+    def client_of(self, *command):
+        """What the client prints before it fails."""
+        pair = Pair(self.daemon, ACROSS, list(command))
+        self.addCleanup(pair.kill)
+        pair.connect()
+        output, _ = pair.client.communicate(timeout=LIMIT_S)
+        self.assertNotEqual(pair.client.returncode, 0, output)
+        return output
+
+    def total(self, name):
+        """The sum of a counter over all devices."""
+        return sum(device['counters'].get(name, 0) for device in self.daemon.show('counters'))
+
+    def test_retry_exceeded_at_exactly_the_thousandth_message(self):
+        device = self.recipe('--drop', '--times')
+        output = self.client_of(*SEND, '-n', '5000')
+        self.assertIn(f'Failed status {RETRY_EXCEEDED}', output)
+        self.assertRegex(output, r'ccnt=999\b')
+        self.assertGreater(self.counters(device)['hit'], 1)
+
+    def test_an_acknowledgement_becomes_a_nak(self):
+        device = self.recipe('aeth.syndrome=nak_access')
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertEqual(self.counters(device), {'matched': self.counters(device)['matched'], 'hit': 1, 'not_there': 0, 'no_room': 0,
+                                                 'untracked': 0})
+
+    def test_a_slow_receiver(self):
+        device = self.recipe('aeth.syndrome=0x24')
+        self.run_pair(*SEND, '-n', '200')
+        self.assertEqual(self.counters(device)['hit'], 20)
+
+    def test_one_packet_is_lost_once(self):
+        device = self.recipe('--pass')
+        self.run_pair(*SEND, '-n', '200')
+        counters = self.counters(device)
+        self.assertEqual((counters['matched'], counters['hit']), (1, 1))
+
+    def test_a_late_packet(self):
+        device = self.recipe('--reorder')
+        self.run_pair('ib_send_bw', '-x', '1', '-F', '-s', '65536', '-n', '20')
+        counters = self.counters(device)
+        self.assertEqual((counters['hit'], counters['no_room']), (1, 0))
+
+    def test_damage_with_and_without_a_right_icrc(self):
+        device = self.recipe('payload:0', '5')
+        self.run_pair('ibv_rc_pingpong', '-g', '1', '-c', '-n', '20')
+        self.assertEqual(self.counters(device)['hit'], 1)
+        self.roci('fault', 'del', device, 'all')
+        self.recipe('payload:0', '6')
+        # Programs check the last message only.
+        pair = Pair(self.daemon, ACROSS, ['ibv_rc_pingpong', '-g', '1', '-c', '-n', '6'])
+        self.addCleanup(pair.kill)
+        self.assertIn('invalid data', pair.connect().result())
+
+    def test_stale_duplicates(self):
+        device = self.recipe('--duplicate')
+        self.run_pair(*SEND, '-n', '200')
+        self.assertGreaterEqual(self.counters(device)['hit'], 20)
+
+    def test_faults_are_numbered_listed_and_deleted(self):
+        self.roci('fault', 'add', 'roci0', '--drop', '--opcode', 'RC_SEND_ONLY', '--nth', '1000')
+        listed = self.roci('fault', 'add', 'roci0', '--ecn', '--chance', '1%', '--direction', 'in').stdout
+        self.assertEqual(listed, '1: out drop=yes nth=1000 opcodes=4 times=1\n  matched 0\n2: in chance=0.01 ecn=yes\n  matched 0\n')
+        self.assertEqual(self.roci('fault', 'list', 'roci1').stdout, 'none\n')
+        self.assertEqual(self.roci('fault', 'del', 'roci0', '1').stdout, '2: in chance=0.01 ecn=yes\n  matched 0\n')
+        done = self.roci('fault', 'del', 'roci0', '1', check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, 'roci: roci0 has no fault 1\n'))
+        self.assertEqual(self.roci('fault', 'del', 'roci0', 'all').stdout, 'none\n')
+        for _ in range(64):
+            self.roci('fault', 'add', 'roci0', '--ecn')
+        done = self.roci('fault', 'add', 'roci0', '--ecn', check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('64 faults, the most possible', done.stderr)
+
+    def test_wrong_words_get_the_nearest_right_one(self):
+        for arguments, status, says in (
+                (['add', 'roci9', '--drop'], 1, 'no device roci9'), (['add', 'roci0'], 1, 'does nothing'),
+                (['add', 'roci0', '--set', 'bth.pns+=1'], 1, 'nearest is bth.psn'), (['add', 'roci0', '--drop', '--nth', '0'], 1, '1 or more'),
+                (['add', 'roci0', '--drop', '--nth', 'x'], 106, 'x is not a number'), (['add', 'roci0', '--drop', '--psn', '+'], 106, 'PSN'),
+                (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 106, 'RC_SENT'), (['del', 'roci0', 'each'], 106, 'each'), (['list'], 106, 'DEV')):
+            done = self.roci('fault', *arguments, check=False)
+            self.assertIn(says, done.stderr, arguments)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertEqual(status == 1, done.returncode == 1, (arguments, done.returncode))
+        fields = self.roci('fault', 'add', 'roci0', '--set', 'help').stdout
+        self.assertRegex(fields, re.compile(r'^aeth\.syndrome +8 bits$', re.MULTILINE))
+
+    def test_a_fault_of_a_queue_pair_goes_with_it(self):
+        pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        self.assertTrue(await_(lambda: any(qp['tx_packets'] > 100 for qp in self.daemon.show('qps') if qp['device'] == 'roci1')))
+        (qp,) = [qp for qp in self.daemon.show('qps') if qp['device'] == 'roci1' and qp['tx_packets'] > 100]
+        self.roci('fault', 'add', 'roci1', '--delay', '1us', '--qp', str(qp['qpn']))
+        self.assertTrue(await_(lambda: self.counters('roci1')['hit'] > 10))
+        pair.kill()
+        self.assertTrue(await_(lambda: self.roci('fault', 'list', 'roci1').stdout == 'none\n'))
+
+    def test_every_command_of_the_document_is_accepted(self):
+        commands = recipes()
+        self.assertGreater(len(commands), 10)
+        for command in commands:
+            self.roci(*command)
+
+
+if __name__ == '__main__':
+    PROGRAMS = Programs(*sys.argv[1:4])
+    LABORATORY = sys.argv[4]
+    unittest.main(argv=[sys.argv[0]] + sys.argv[5:])

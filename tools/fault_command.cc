@@ -1,0 +1,235 @@
+// roci fault add|list|del: exact faults
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "dataplane/types/fault_settings.h"
+#include "roce/types.h"
+#include "tools/commands.h"
+#include "tools/link/selection.h"
+#include "tools/show/manage_client.h"
+#include "tools/show/tables.h"
+
+namespace roci::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kManual[] =
+    R"(Does something to exactly those RoCE packets of device DEV that are chosen; all conditions must hold.
+
+Which packets:
+  --direction  out (default) or in
+  --qp         of these queue pairs (as destination, or as source of a datagram), and of their peers
+  --opcode     with these opcodes: RC_SEND_ONLY, '*READ_REQUEST', 0x11
+  --psn        with this PSN: 1000, or +5 for the fifth after the first packet to the same queue pair
+               that the fault has seen, of its kind (request or response)
+  --pass       with --psn: only when this PSN passes for the N-th time; 2 is the first retransmission
+  --after      from this time after the command on;  --for: only for this long
+  --nth        of those that are left, the N-th only; with --every or --times, from the N-th on
+  --every      every N-th of them
+  --times      at most so many; 0: no limit (the default, but with --nth alone)
+  --chance     each with this probability, which --seed and the packet's number decide
+
+What to do (several at once, except with --drop):
+  --drop       loses it
+  --delay      holds it for a time
+  --reorder    holds it until N later packets of the direction have passed (at most 1s)
+  --duplicate  sends N copies more
+  --truncate   cuts N bytes off its end
+  --ecn        sets CE, if it is ECN capable (RFC 3168)
+  --set        changes a field: bth.psn+=1, aeth.syndrome=nak_access, reth.rkey=0. --set help lists all
+  --flip       inverts a bit, counted from 0 in the order of transmission: payload:7, headers:0 (from
+               the BTH on), icrc:31
+  --icrc       fix: computes the ICRC again, keep: leaves the old one. Default: fix with --set, keep
+               with --flip alone
+
+Counts are of the whole device, whatever the number of lcores. Faults apply in the order of their
+creation, before impairments (roci impair). A fault of one queue pair goes with it. A device has at
+most 64. Permitted for the daemon's user and root only; lost when the daemon ends.
+
+Examples:
+  roci fault add roci0 --drop --opcode RC_SEND_ONLY --nth 1000 --times 0   # lost from the 1000th on
+  roci fault add roci0 --drop --psn +100 --pass 1              # lost once, its retransmission passes
+  roci fault add roci0 --set aeth.syndrome=nak_access --opcode RC_ACKNOWLEDGE --nth 3
+  roci fault add roci1 --direction in --flip payload:0 --icrc fix --every 100
+  roci fault list roci0
+  roci fault del roci0 1
+  roci fault del roci0 all)";
+
+// Options of `add` that are numbers, times, ... as written.
+struct FaultOptions {
+  std::string device;
+  std::string direction;
+  std::string psn, pass, after, lasts, nth, every, times, chance, seed;
+  bool drop = false;
+  bool ecn = false;
+  std::string delay, reorder, duplicate, truncate, icrc;
+  std::vector<std::string> changes, flips;
+  std::string which;  // of `del`
+  bool json = false;
+  Selection selection;
+};
+
+void AddNumber(Json& fault, const char* key, const std::string& text) {
+  if (!text.empty()) fault[key] = *ParseNumber(text, kMostInJson);
+}
+void AddTime(Json& fault, const char* key, const std::string& text) {
+  if (!text.empty()) fault[key] = *ParseDuration(text);
+}
+
+Json FaultOf(const FaultOptions& options) {
+  Json fault = Json::object();
+  if (!options.direction.empty()) fault["direction"] = options.direction;
+  AddSelection(options.selection, fault);
+  if (absl::StartsWith(options.psn, "+")) fault["psn_from_first"] = true;
+  AddNumber(fault, "psn", absl::StartsWith(options.psn, "+") ? options.psn.substr(1) : options.psn);
+  AddNumber(fault, "pass", options.pass);
+  AddTime(fault, "after_ns", options.after);
+  AddTime(fault, "for_ns", options.lasts);
+  AddNumber(fault, "nth", options.nth);
+  AddNumber(fault, "every", options.every);
+  AddNumber(fault, "times", options.times);
+  AddNumber(fault, "seed", options.seed);
+  if (!options.chance.empty()) fault["chance"] = *ParseChance(options.chance);
+  if (options.drop) fault["drop"] = true;
+  if (options.ecn) fault["ecn"] = true;
+  AddTime(fault, "delay_ns", options.delay);
+  AddNumber(fault, "overtaken_by", options.reorder);
+  AddNumber(fault, "copies", options.duplicate);
+  AddNumber(fault, "cut_bytes", options.truncate);
+  if (!options.changes.empty()) fault["set"] = options.changes;
+  if (!options.flips.empty()) fault["flip"] = options.flips;
+  if (!options.icrc.empty()) fault["icrc"] = options.icrc;
+  return fault;
+}
+
+int Print(const absl::StatusOr<Json>& answer, bool json) {
+  if (!answer.ok()) {
+    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
+    return 1;
+  }
+  const std::string text = json ? answer->dump(2) + "\n" : FormatFaults(*answer);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+int ListFields() {
+  for (const roce::PacketField& field : roce::PacketFields()) {
+    std::printf("%-20.*s %2u bits\n", static_cast<int>(field.name.size()), field.name.data(),
+                field.bits);
+  }
+  return 0;
+}
+
+int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
+  if (options.changes == std::vector<std::string>{"help"}) return ListFields();
+  Json fault = FaultOf(options);
+  if (!options.selection.qps.empty() && options.direction != "in") {
+    const absl::StatusOr<Json> qps = AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps));
+    if (!qps.ok()) return Print(qps, options.json);
+    AddPeers(*qps, options.device, fault);
+  }
+  const Json request = {
+      {"command", control::kFaultCommand}, {"device", options.device}, {"add", fault}};
+  return Print(AskDaemon(runtime_dir, request), options.json);
+}
+
+int Ask(const FaultOptions& options, const std::string& runtime_dir) {
+  Json request = {{"command", control::kFaultCommand}, {"device", options.device}};
+  if (options.which == "all") {
+    request["clear"] = true;
+  } else if (!options.which.empty()) {
+    request["remove"] = *ParseNumber(options.which, UINT32_MAX);
+  }
+  return Print(AskDaemon(runtime_dir, request), options.json);
+}
+
+CLI::Option* AddNumberOption(CLI::App& command, const char* name, std::string& out,
+                             const char* help) {
+  return command.add_option(name, out, help)->check([](const std::string& text) {
+    return ParseNumber(text, kMostInJson) ? std::string() : text + " is not a number";
+  });
+}
+
+void AddTimeOption(CLI::App& command, const char* name, std::string& out, const char* help) {
+  command.add_option(name, out, help)->check([](const std::string& text) {
+    return ParseDuration(text) ? std::string() : text + " is not a time up to 5s (10us, 1.5ms)";
+  });
+}
+
+void AddMatchOptions(CLI::App& command, FaultOptions& options) {
+  command.add_option("--direction", options.direction, "in or out (default out)")
+      ->check(CLI::IsMember({"in", "out"}));
+  AddSelectionOptions(command, options.selection);
+  command.add_option("--psn", options.psn, "PSN, or +N from the first packet")
+      ->check([](const std::string& text) {
+        return ParseNumber(absl::StartsWith(text, "+") ? text.substr(1) : text, roce::kMask24)
+                   ? std::string()
+                   : text + " is not a PSN (1000, +5)";
+      });
+  AddNumberOption(command, "--pass", options.pass, "With --psn: the N-th time that it passes");
+  AddTimeOption(command, "--after", options.after, "Begins after this time");
+  AddTimeOption(command, "--for", options.lasts, "Lasts for this time");
+  AddNumberOption(command, "--nth", options.nth, "The N-th packet that matches");
+  AddNumberOption(command, "--every", options.every, "Every N-th packet");
+  AddNumberOption(command, "--times", options.times, "At most so many packets; 0: no limit");
+  command.add_option("--chance", options.chance, "Probability: 1% or 0.01")
+      ->check([](const std::string& text) {
+        return ParseChance(text) ? std::string() : text + " is not a probability (1%, 0.01)";
+      });
+  AddNumberOption(command, "--seed", options.seed, "Seed of --chance (default 0)");
+}
+
+void AddActionOptions(CLI::App& command, FaultOptions& options) {
+  command.add_flag("--drop", options.drop, "Loses the packet");
+  AddTimeOption(command, "--delay", options.delay, "Holds it for a time");
+  AddNumberOption(command, "--reorder", options.reorder, "Lets N packets overtake it");
+  AddNumberOption(command, "--duplicate", options.duplicate, "Sends N copies more");
+  AddNumberOption(command, "--truncate", options.truncate, "Cuts N bytes off its end");
+  command.add_flag("--ecn", options.ecn, "Marks it (CE)");
+  command.add_option("--set", options.changes, "FIELD=VALUE, += or -=; help: lists the fields")
+      ->allow_extra_args(false);
+  command.add_option("--flip", options.flips, "Inverts a bit: headers:N, payload:N, icrc:N")
+      ->allow_extra_args(false);
+  command.add_option("--icrc", options.icrc, "fix or keep the ICRC after --set and --flip")
+      ->check(CLI::IsMember({"fix", "keep"}));
+}
+
+}  // namespace
+
+void AddFaultCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<FaultOptions>();
+  CLI::App* command =
+      app.add_subcommand("fault", "Lose, delay, change, ... exactly chosen packets of a device");
+  command->require_subcommand(1);
+  command->footer(kManual);
+  const auto add_common = [options](CLI::App* to) {
+    to->add_option("DEV", options->device, "The device: roci0")->required();
+    to->add_flag("--json", options->json, "Print JSON");
+  };
+  CLI::App* add = command->add_subcommand("add", "Add a fault");
+  add_common(add);
+  AddMatchOptions(*add, *options);
+  AddActionOptions(*add, *options);
+  add->callback(
+      [options, &context] { context.exit_status = AddFault(*options, context.runtime_dir); });
+  CLI::App* list = command->add_subcommand("list", "List the faults of a device and their counts");
+  add_common(list);
+  list->callback([options, &context] { context.exit_status = Ask(*options, context.runtime_dir); });
+  CLI::App* remove = command->add_subcommand("del", "Delete one fault of a device, or all");
+  add_common(remove);
+  remove->add_option("NUMBER", options->which, "Its number, or all")
+      ->required()
+      ->check([](const std::string& text) {
+        return text == "all" || ParseNumber(text, UINT32_MAX) ? std::string()
+                                                              : text + " is not a number or all";
+      });
+  remove->callback(
+      [options, &context] { context.exit_status = Ask(*options, context.runtime_dir); });
+}
+
+}  // namespace roci::tools
