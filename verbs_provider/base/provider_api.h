@@ -116,10 +116,10 @@ struct verbs_qp {
     struct {
       // The ibv_qp_ex of rdma-core 36 to 43: 344 bytes on x86, more where a mutex is larger.
       std::byte calls_of_36[offsetof(ibv_qp_ex, wr_abort) + sizeof(void*)];
-      uint64_t flags_of_36;        // from 44 on: wr_atomic_write
-      uint64_t flags_of_44;        // from 45 on: wr_flush
-      uint64_t flags_of_45;        // 45 to 65
-      void* xrcd;                  // read by no function that the plugin calls
+      uint64_t flags_of_36;  // from 44 on: wr_atomic_write
+      uint64_t flags_of_44;  // from 45 on: wr_flush
+      uint64_t flags_of_45;  // 45 to 65
+      void* xrcd;            // read by no function that the plugin calls
     } tail;
   };
 };
