@@ -126,6 +126,7 @@ Daemon::~Daemon() {
   netlink_.reset();
   publisher_.reset();
   manage_.reset();
+  link_states_.reset();
   captures_.reset();
   const bool served = sessions_ != nullptr;
   connections_.reset();
@@ -323,6 +324,12 @@ void Daemon::AddLinkCommands() {
                      });
   manage_->AddCommand(kImpairCommand, [this](const nlohmann::json& request) {
     return Impair(*services_, request);
+  });
+  link_states_ = std::make_unique<LinkStates>(*services_, [this] { publisher_->ShowLinks(); });
+  loop_->AddDeadline([this] { return link_states_->NextTimeout(); },
+                     [this](roce::TimeNs now) { link_states_->HandleTimeout(now); });
+  manage_->AddCommand(kLinkCommand, [this](const nlohmann::json& request) {
+    return link_states_->Run(request, MonotonicNow());
   });
   manage_->AddCommand(kFaultCommand, [this](const nlohmann::json& request) {
     return RunFaultCommand(*services_, request);

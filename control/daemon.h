@@ -17,6 +17,7 @@
 #include "control/loop/unique_fd.h"
 #include "control/manage/capture_server.h"
 #include "control/manage/lcore_watch.h"
+#include "control/manage/link_states.h"
 #include "control/manage/manage_server.h"
 #include "control/manage/metrics_server.h"
 #include "control/net/link_watch.h"
@@ -82,6 +83,7 @@ class Daemon {
   std::vector<UniqueFd> mac_claims_;
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
+  std::unique_ptr<LinkStates> link_states_;
   std::unique_ptr<SysfsPublisher> publisher_;
   std::unique_ptr<netlink::NetlinkServer> netlink_;
   std::unique_ptr<LinkWatch> link_watch_;

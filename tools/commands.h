@@ -20,6 +20,7 @@ void AddShowCommand(CLI::App& app, CommandContext& context);
 void AddCaptureCommand(CLI::App& app, CommandContext& context);
 void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddFaultCommand(CLI::App& app, CommandContext& context);
+void AddLinkCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);

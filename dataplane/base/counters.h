@@ -42,8 +42,9 @@ class Counter {
   X(tx_dropped, "tx_dropped")                                              \
   /* Frames longer than the MTU of the port's network device allows */     \
   X(tx_above_mtu, "tx_above_mtu")                                          \
-  /* Frames while the port's link was down */                              \
+  /* Frames while the link was down */                                     \
   X(tx_link_down, "tx_link_down")                                          \
+  X(rx_link_down, "rx_link_down")                                          \
   /* Bursts of which the port took only a part, so that QPs had to wait */ \
   X(tx_blocked, "tx_blocked")                                              \
   /* Frames dropped at a full hand-off ring to another lcore */            \

@@ -69,6 +69,11 @@ void DeviceLane::AttachTap(const OnShard&, LinkTap& tap) {
 EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** frames,
                                                    EthdevPort::Received received) {
   const uint32_t seen = received.handed_off;
+  if (max_frame_bytes_ == kNoFrame) {
+    rte_pktmbuf_free_bulk(frames + seen, received.count - seen);
+    counters.rx_link_down.Add(received.count - seen);
+    return {seen, seen};
+  }
   for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);
   return {seen + tap_->Receive(frames + seen, received.count - seen, kBurst - seen), seen};
 }
@@ -76,7 +81,8 @@ EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** fr
 bool DeviceLane::ServeTap(const OnShard& shard) {
   const bool is_due = tap_->SendIsDue();
   if (is_due) FlushStage(shard);
-  if (tap_->IsIdle()) tap_ = nullptr;
+  // While the link is down, the tap keeps frames from coming in.
+  if (tap_->IsIdle() && max_frame_bytes_ != kNoFrame) tap_ = nullptr;
   return is_due;
 }
 

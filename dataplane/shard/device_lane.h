@@ -64,9 +64,9 @@ class DeviceLane final : public LaneState {
     local_addresses_ = std::move(addresses);
   }
   const std::vector<roce::NetAddress>& local_addresses() const { return local_addresses_; }
-  // All frames pass `tap` until it is idle.
+  // All frames pass `tap` until it is idle. While the link is down, none come in.
   void AttachTap(const OnShard& shard, LinkTap& tap);
-  const LinkTap* tap() const { return tap_; }  // null: no captures and impairments
+  const LinkTap* tap() const { return tap_; }  // null: no captures, faults and impairments
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
   // of another lcore.

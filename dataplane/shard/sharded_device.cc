@@ -126,7 +126,7 @@ ShardedDevice::~ShardedDevice() {
 
 // Not counting a VLAN tag.
 uint32_t ShardedDevice::MaxFrameBytes() const {
-  if (ethdev_ != nullptr && !link_.up) return DeviceLane::kNoFrame;
+  if (!link_.up) return DeviceLane::kNoFrame;
   const bool is_bounded = ethdev_ != nullptr && ethdev_->loses_above_mtu();
   return is_bounded ? link_.mtu + roce::EthernetHeader::kBytes : DeviceLane::kAnyFrame;
 }
@@ -141,12 +141,16 @@ uint32_t ShardedDevice::LineRateKbps() const {
 }
 
 void ShardedDevice::RefreshLink() {
-  if (ethdev_ == nullptr) return;
-  ethdev_->Reconnect();
-  const uint32_t last_speed_mbps = link_.speed_mbps;
-  link_ = ethdev_->ReadLink();
-  // A link that is down has no speed.
-  if (link_.speed_mbps == 0) link_.speed_mbps = last_speed_mbps;
+  if (ethdev_ != nullptr) {
+    ethdev_->Reconnect();
+    const uint32_t last_speed_mbps = link_.speed_mbps;
+    link_ = ethdev_->ReadLink();
+    // A link that is down has no speed.
+    if (link_.speed_mbps == 0) link_.speed_mbps = last_speed_mbps;
+  } else {
+    link_.up = link_.enabled = true;
+  }
+  if (is_set_down_) link_.up = link_.enabled = false;
   const uint32_t max_frame_bytes = MaxFrameBytes();
   const uint32_t line_rate_kbps = congestion_ ? LineRateKbps() : 0;
   if (max_frame_bytes == max_frame_bytes_ && line_rate_kbps == line_rate_kbps_) return;

@@ -71,6 +71,9 @@ class ShardedDevice {
   uint32_t line_rate_kbps() const { return line_rate_kbps_; }
   // Reads the state of the link and passes its MTU and line rate to the lcores.
   void RefreshLink();
+  // Sets the link down, as an administrator does, or lets it follow the port again. While it is
+  // down, no frame is sent or received, loopback included.
+  void SetLinkDown(bool is_down);
   bool on_wire() const { return wire_ != nullptr; }
   PortQueues port_queues() const;  // none on a wire
   PortOffloads port_offloads() const;
@@ -181,6 +184,7 @@ class ShardedDevice {
   std::string name_;
   roce::Mac mac_;
   LinkState link_;
+  bool is_set_down_ = false;
   std::optional<roce::CongestionParameters> congestion_;  // as configured
   // The values that the lanes use.
   uint32_t max_frame_bytes_ = 0;

@@ -151,6 +151,49 @@ class FaultTest(unittest.TestCase):
         pair.kill()
         self.assertTrue(await_(lambda: self.roci('fault', 'list', 'roci1').stdout == 'none\n'))
 
+    def port(self, device):
+        return next(port for port in self.daemon.show('ports') if port['device'] == device)
+
+    def test_a_link_that_flaps(self):
+        watch = self.daemon.start('stdbuf', '-oL', 'ibv_asyncwatch', '-d', 'roci1')
+        self.addCleanup(watch.communicate)
+        self.addCleanup(watch.kill)
+        self.assertIn('async event', watch.stdout.readline())
+        self.recipe('flap')
+        self.assertIn('IBV_EVENT_PORT_ERR', watch.stdout.readline())
+        self.assertEqual(self.port('roci1')['state'], 'down')
+        self.assertEqual(self.port('roci0')['state'], 'active')
+        self.assertIn('IBV_EVENT_PORT_ACTIVE', watch.stdout.readline())
+        self.assertEqual(self.port('roci1')['state'], 'active')
+        self.run_pair(*SEND, '-n', '10')
+
+    def test_queue_pairs_outlast_a_link_that_is_down_for_a_short_time(self):
+        pair = Pair(self.daemon, ACROSS, ['ib_send_bw', '-x', '1', '-F', '-s', '64', '-n', '2000000', '-u', '18'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        self.assertTrue(await_(lambda: self.port('roci1')['counters']['tx_roce_packets'] > 1000))
+        for device in ACROSS:
+            self.assertEqual(self.roci('link', 'down', device).stdout, f'{device}: link down\n')
+        lost = self.port('roci1')['counters']['tx_link_down'] + self.port('roci0')['counters']['rx_link_down']
+        stands = self.port('roci0')['counters']['rx_roce_packets']
+        self.assertTrue(await_(lambda: self.port('roci1')['counters']['tx_link_down'] +
+                               self.port('roci0')['counters']['rx_link_down'] > lost))
+        self.assertEqual(self.port('roci0')['counters']['rx_roce_packets'], stands)
+        for device in ACROSS:
+            self.assertEqual(self.roci('link', 'up', device).stdout, f'{device}: link active\n')
+        self.assertEqual(pair.result(120), '')
+
+    def test_links_are_set_with_sense_only(self):
+        for arguments, says in ((['down', 'roci9'], 'no device roci9'), (['sideways', 'roci0'], 'subcommand is required'),
+                                (['down', 'roci0', '--for', '3601s'], '3600s'), (['up', 'roci0', '--for', '1s'], '--for')):
+            done = self.roci('link', *arguments, check=False)
+            self.assertNotEqual(done.returncode, 0, arguments)
+            self.assertIn(says, done.stderr)
+        self.assertEqual(json.loads(self.roci('link', 'down', 'roci0', '--json').stdout), {'device': 'roci0', 'state': 'down'})
+        # A later command replaces the time of an earlier one.
+        self.roci('link', 'down', 'roci0', '--for', '1ms')
+        self.assertTrue(await_(lambda: self.port('roci0')['state'] == 'active'))
+
     def test_every_command_of_the_document_is_accepted(self):
         commands = recipes()
         self.assertGreater(len(commands), 10)

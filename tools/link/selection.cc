@@ -71,9 +71,9 @@ std::optional<double> ParseChance(const std::string& text) {
   return value;
 }
 
-std::optional<uint64_t> ParseDuration(const std::string& text) {
+std::optional<uint64_t> ParseDuration(const std::string& text, uint64_t most_ns) {
   return ParseQuantity(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}},
-                       double{dataplane::BottleneckSettings::kMostQueueNs});
+                       static_cast<double>(most_ns));
 }
 
 std::optional<uint64_t> ParseRate(const std::string& text) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "dataplane/types/impairment_settings.h"
+
 namespace CLI {
 class App;
 }
@@ -38,8 +40,9 @@ std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most);
 std::vector<uint32_t> FindOpcodes(const std::string& text);
 // "1%", "0.01": from 0 to 1.
 std::optional<double> ParseChance(const std::string& text);
-// "10us", "1.5ms", "200ns", "1s": nanoseconds, at most 5 s.
-std::optional<uint64_t> ParseDuration(const std::string& text);
+// "10us", "1.5ms", "200ns", "1s": nanoseconds, at most `most_ns` (less than 2^53).
+std::optional<uint64_t> ParseDuration(
+    const std::string& text, uint64_t most_ns = dataplane::BottleneckSettings::kMostQueueNs);
 // "10Gbit", "500Mbit", "64kbit", "1000000": bit/s, at most 1 Tbit. Units of tc(8),
 // case-insensitive, except "bps" (bytes per second in tc), which is ambiguous and refused.
 std::optional<uint64_t> ParseRate(const std::string& text);

@@ -6,6 +6,7 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/frame_stash.h"
+#include "dataplane/link/link_tap.h"
 #include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -117,6 +119,24 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
   EXPECT_TRUE(lane_.FlushStage(kShard));
   EXPECT_TRUE(Arrived(peer_).empty());
   EXPECT_EQ(lane_.counters.tx_link_down.value(), 1u);
+}
+
+TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
+  dataplane::LinkTap tap(0, &now_, pool_->mempool());
+  lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
+  lane_.AttachTap(kShard, tap);
+  Stage(500, kOwn);  // stays on the host
+  EXPECT_TRUE(lane_.FlushStage(kShard));
+  std::array<rte_mbuf*, dataplane::DeviceLane::kBurst> frames;
+  EXPECT_EQ(lane_.Receive(kShard, frames.data()).count, 0u);
+  EXPECT_EQ(lane_.counters.rx_link_down.value(), 1u);
+  EXPECT_EQ(pool_->in_use(), 0u);
+  // The tap has no work, and stays for as long as the link is down.
+  lane_.ServeTap(kShard);
+  EXPECT_EQ(lane_.tap(), &tap);
+  lane_.UseLink(kShard, dataplane::DeviceLane::kAnyFrame, 0);
+  lane_.ServeTap(kShard);
+  EXPECT_EQ(lane_.tap(), nullptr);
 }
 
 TEST_F(DeviceLaneTest, FreesWhatItDrops) {
