@@ -71,7 +71,10 @@ EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** fr
   const uint32_t seen = received.handed_off;
   if (max_frame_bytes_ == kNoFrame) {
     rte_pktmbuf_free_bulk(frames + seen, received.count - seen);
-    counters.rx_link_down.Add(received.count - seen);
+    // Held frames that are due are dropped too: the lcore does not sleep while there are any.
+    const uint32_t due = tap_->Receive(frames + seen, 0, kBurst - seen);
+    rte_pktmbuf_free_bulk(frames + seen, due);
+    counters.rx_link_down.Add(received.count - seen + due);
     return {seen, seen};
   }
   for (uint32_t i = seen; i < received.count; ++i) ForgetChecksums(*frames[i]);

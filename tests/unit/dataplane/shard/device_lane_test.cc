@@ -139,6 +139,28 @@ TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
   EXPECT_EQ(lane_.tap(), nullptr);
 }
 
+TEST_F(DeviceLaneTest, DropsHeldFramesWhileTheLinkIsDown) {
+  dataplane::ImpairmentSettings settings;
+  settings.direction = dataplane::LinkDirection::kIn;
+  settings.delay_ns = 100;
+  dataplane::Impairment rule(settings, 0);
+  dataplane::LinkTap tap(0, &now_, pool_->mempool());
+  tap.AddRule(kShard, settings.direction, rule);
+  lane_.AttachTap(kShard, tap);
+  Stage(500, kOwn);
+  EXPECT_TRUE(lane_.FlushStage(kShard));
+  std::array<rte_mbuf*, dataplane::DeviceLane::kBurst> frames;
+  EXPECT_EQ(lane_.Receive(kShard, frames.data()).count, 0u);
+  EXPECT_EQ(tap.next_due(), now_ + settings.delay_ns);
+  lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
+  now_ += settings.delay_ns;
+  EXPECT_EQ(lane_.Receive(kShard, frames.data()).count, 0u);
+  EXPECT_EQ(lane_.counters.rx_link_down.value(), 1u);
+  EXPECT_EQ(tap.next_due(), dataplane::DelayQueue::kNever) << "the lcore can sleep";
+  EXPECT_EQ(pool_->in_use(), 0u);
+  tap.RemoveRule(kShard, rule);
+}
+
 TEST_F(DeviceLaneTest, FreesWhatItDrops) {
   lane_.UseLink(kShard, 128, 0);
   for (uint32_t i = 0; i < 2 * kFrames; ++i) {
