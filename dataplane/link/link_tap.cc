@@ -108,13 +108,14 @@ bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
     rte_pktmbuf_free(frame);
     return false;
   }
-  const uint64_t hold_ns = fate.hold_ns() + fault.delay_ns;
-  Duplicate(direction, frame, to, fault.copies + (fate.duplicated ? 1 : 0), *now_ns_ + hold_ns);
-  if (hold_ns != 0) {
-    Hold(direction, frame, to, *now_ns_ + hold_ns);
+  const uint64_t due_ns = *now_ns_ + fate.hold_ns() + fault.delay_ns;
+  Duplicate(direction, frame, to, fault.copies + (fate.duplicated ? 1 : 0), due_ns);
+  if (fault.overtaken_by != 0 && WaitToBeOvertaken(direction, frame, to, fault.overtaken_by)) {
     return false;
   }
-  if (fault.overtaken_by != 0 && WaitToBeOvertaken(direction, frame, to, fault.overtaken_by)) {
+  if (due_ns != *now_ns_) {
+    Hold(direction, frame, to, due_ns);
+    ReleaseOvertaken(direction, due_ns);
     return false;
   }
   return PassInOrder(direction, frame, to);
@@ -164,17 +165,25 @@ bool LinkTap::WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_
   return false;
 }
 
+// Releases the frames that the frame due at `due_ns` was the last to overtake: they follow it.
+// False: there were none.
+bool LinkTap::ReleaseOvertaken(LinkDirection direction, uint64_t due_ns) {
+  bool any = false;
+  OvertakenOf(direction).NotePassed([&](rte_mbuf* overtaken, uint8_t lcore) {
+    any = true;
+    Hold(direction, overtaken, lcore, due_ns);
+  });
+  return any;
+}
+
 // Lets frames go on that this one was the last to overtake. Frames after them go behind them, by
 // the queue, as this one does if there are such frames.
 bool LinkTap::PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
   const bool follows = follows_[static_cast<size_t>(direction)] && !QueueOf(direction).empty() &&
                        QueueOf(direction).next_due() <= *now_ns_;
   if (follows) Hold(direction, frame, to, *now_ns_);
-  follows_[static_cast<size_t>(direction)] = follows;
-  OvertakenOf(direction).NotePassed([&](rte_mbuf* overtaken, uint8_t lcore) {
-    follows_[static_cast<size_t>(direction)] = true;
-    Hold(direction, overtaken, lcore, *now_ns_);
-  });
+  const bool released = ReleaseOvertaken(direction, *now_ns_);
+  follows_[static_cast<size_t>(direction)] = follows || released;
   return !follows;
 }
 

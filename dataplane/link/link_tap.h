@@ -116,6 +116,7 @@ class LinkTap {
   void Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
                  uint64_t due_ns);
   bool WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t count);
+  bool ReleaseOvertaken(LinkDirection direction, uint64_t due_ns);
   bool PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to);
   void Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns);
   void Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count);

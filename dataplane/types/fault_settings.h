@@ -56,7 +56,9 @@ struct FaultActions {
 
   bool drops = false;
   uint64_t delay_ns = 0;
-  uint32_t overtaken_by = 0;  // packets of the same direction that go first
+  // Packets of the same direction that go first. Such a packet is not delayed itself: the delays of
+  // those that overtake it count.
+  uint32_t overtaken_by = 0;
   uint32_t copies = 0;        // duplicates
   uint32_t cut_bytes = 0;     // off the end of the frame
   bool marks_ecn = false;

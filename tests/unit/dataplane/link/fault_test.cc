@@ -409,6 +409,21 @@ TEST_F(FaultTapTest, APacketThatNothingOvertakesGoesOnInTheEnd) {
   EXPECT_TRUE(tap_.IsIdle());
 }
 
+TEST_F(FaultTapTest, PacketsThatAreDelayedOvertakeToo) {
+  dataplane::ImpairmentSettings delay;
+  delay.delay_ns = 10;
+  dataplane::Impairment rule(delay, 0);
+  tap_.AddRule(kShard, delay.direction, rule);
+  FaultSettings settings;
+  settings.match.psn = 1;
+  settings.actions.overtaken_by = 2;
+  Use(settings);
+  EXPECT_EQ(Send({0, 1, 2, 3, 4}), Psns{});
+  now_ns_ = 10;
+  EXPECT_EQ(Send({}), (Psns{0, 2, 3, 1, 4}));
+  tap_.RemoveRule(kShard, rule);
+}
+
 TEST_F(FaultTapTest, FramesThatWaitAreBounded) {
   FaultSettings settings;
   settings.actions.overtaken_by = 1000;
