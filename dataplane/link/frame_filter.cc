@@ -14,7 +14,9 @@ std::span<const std::byte> FromBth(std::span<const std::byte> frame) {
   size_t udp = network.offset + roce::Ipv6Header::kBytes;
   uint8_t protocol = std::to_integer<uint8_t>(ip[6]);
   if (network.version == 4) {
-    udp = network.offset + (std::to_integer<size_t>(ip[0]) & 0xF) * 4;
+    const size_t ip_bytes = (std::to_integer<size_t>(ip[0]) & 0xF) * 4;
+    if (ip_bytes < roce::Ipv4Header::kBytes) return {};
+    udp = network.offset + ip_bytes;
     protocol = std::to_integer<uint8_t>(ip[9]);
   }
   if (protocol != roce::kIpProtocolUdp) return {};

@@ -205,6 +205,15 @@ TEST(FaultMatchTest, OnlyRocePackets) {
   Fault fault(Drop(), 0);
   FaultLane lane(fault);
   EXPECT_FALSE(Apply(lane, arp).is_dropped);
+  // An IPv4 header that names itself too short has no packet behind it.
+  Bytes short_header = Packet(roce::Opcode::kRcSendOnly, 1);
+  for (uint8_t words = 0; words < 5; ++words) {
+    short_header[roce::EthernetHeader::kBytes] = std::byte{0x40} | std::byte{words};
+    // The port where the UDP header would be.
+    const size_t udp = roce::EthernetHeader::kBytes + size_t{words} * 4;
+    roce::StoreBe<uint16_t>(short_header.data() + udp + 2, roce::kRoceUdpPort);
+    EXPECT_TRUE(dataplane::FromBth(short_header).empty()) << int{words};
+  }
   // Damaged and short frames are never read beyond their end.
   FaultSettings settings;
   settings.actions.changes = {{roce::FindPacketField("bth.psn"), true, 1}};
