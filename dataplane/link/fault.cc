@@ -79,6 +79,7 @@ void FaultLane::Apply(std::span<std::byte> frame, std::span<std::byte> transport
   fate.delay_ns += actions.delay_ns;
   fate.overtaken_by += actions.overtaken_by;
   fate.cut_bytes += actions.cut_bytes;
+  if (actions.copies != 0 || actions.delay_ns != 0 || actions.overtaken_by != 0) fate.by = this;
 }
 
 bool FaultLane::Hits(std::span<const std::byte> transport, uint64_t now_ns) {

@@ -13,6 +13,8 @@
 
 namespace roci::dataplane {
 
+class FaultLane;
+
 // What becomes of a frame beyond what was changed in place.
 struct FaultFate {
   bool is_dropped = false;
@@ -20,6 +22,7 @@ struct FaultFate {
   uint64_t delay_ns = 0;
   uint32_t overtaken_by = 0;
   uint32_t cut_bytes = 0;
+  FaultLane* by = nullptr;  // the last fault that holds or copies the frame
 };
 
 // A fault of a device. Outlives its lanes.
@@ -49,7 +52,7 @@ class FaultLane {
   // `fate` if the fault hits. Must not be called for a frame that another fault has dropped.
   void Apply(std::span<std::byte> frame, std::span<std::byte> transport, uint64_t now_ns,
              FaultFate& fate);
-  // A frame could not be held.
+  // A frame could not be held, or not be copied.
   void NoteNoRoom() { Add(fault_.no_room); }
 
  private:

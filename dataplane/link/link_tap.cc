@@ -109,12 +109,13 @@ bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
     return false;
   }
   const uint64_t due_ns = *now_ns_ + fate.hold_ns() + fault.delay_ns;
-  Duplicate(direction, frame, to, fault.copies + (fate.duplicated ? 1 : 0), due_ns);
-  if (fault.overtaken_by != 0 && WaitToBeOvertaken(direction, frame, to, fault.overtaken_by)) {
-    return false;
+  Duplicate(direction, frame, to, fault.copies + (fate.duplicated ? 1 : 0), due_ns, fault.by);
+  if (fault.overtaken_by != 0) {
+    if (OvertakenOf(direction).Push(frame, to, fault.overtaken_by, *now_ns_)) return false;
+    NoteNoRoom(direction, fault.by);
   }
   if (due_ns != *now_ns_) {
-    Hold(direction, frame, to, due_ns);
+    Hold(direction, frame, to, due_ns, fault.by);
     ReleaseOvertaken(direction, due_ns);
     return false;
   }
@@ -151,18 +152,14 @@ FrameFate LinkTap::ApplyRules(LinkDirection direction, rte_mbuf* frame) {
 }
 
 void LinkTap::Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
-                        uint64_t due_ns) {
+                        uint64_t due_ns, FaultLane* by) {
   for (; copies != 0; --copies) {
-    rte_mbuf* copy = rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX);
-    if (copy != nullptr) Hold(direction, copy, to, due_ns);
+    // Without room nothing is copied: many faults can ask for a thousand copies of each frame.
+    rte_mbuf* copy =
+        QueueOf(direction).HasRoom() ? rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX) : nullptr;
+    if (copy == nullptr) return NoteNoRoom(direction, by);
+    Hold(direction, copy, to, due_ns, by);
   }
-}
-
-bool LinkTap::WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_t to,
-                                uint32_t count) {
-  if (OvertakenOf(direction).Push(frame, to, count, *now_ns_)) return true;
-  if (!FaultsOf(direction).empty()) FaultsOf(direction).front()->NoteNoRoom();
-  return false;
 }
 
 // Releases the frames that the frame due at `due_ns` was the last to overtake: they follow it.
@@ -187,14 +184,21 @@ bool LinkTap::PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to) 
   return !follows;
 }
 
-void LinkTap::Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns) {
+void LinkTap::Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns,
+                   FaultLane* by) {
   if (QueueOf(direction).Push(frame, to, due_ns)) return;
-  if (!RulesOf(direction).empty()) {
+  NoteNoRoom(direction, by);
+  rte_pktmbuf_free(frame);
+}
+
+void LinkTap::NoteNoRoom(LinkDirection direction, FaultLane* by) {
+  if (by != nullptr) {
+    by->NoteNoRoom();
+  } else if (!RulesOf(direction).empty()) {
     RulesOf(direction).front()->counters().queue_full.Add(1);
   } else if (!FaultsOf(direction).empty()) {
     FaultsOf(direction).front()->NoteNoRoom();
   }
-  rte_pktmbuf_free(frame);
 }
 
 void LinkTap::Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count) {

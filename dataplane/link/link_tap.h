@@ -114,11 +114,13 @@ class LinkTap {
   FaultFate ApplyFaults(LinkDirection direction, rte_mbuf* frame);
   FrameFate ApplyRules(LinkDirection direction, rte_mbuf* frame);
   void Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
-                 uint64_t due_ns);
-  bool WaitToBeOvertaken(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t count);
+                 uint64_t due_ns, FaultLane* by);
   bool ReleaseOvertaken(LinkDirection direction, uint64_t due_ns);
   bool PassInOrder(LinkDirection direction, rte_mbuf* frame, uint8_t to);
-  void Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns);
+  // `by`: the fault that holds the frame; null: a rule, or unknown.
+  void Hold(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint64_t due_ns,
+            FaultLane* by = nullptr);
+  void NoteNoRoom(LinkDirection direction, FaultLane* by);
   void Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count);
 
   const uint32_t lcore_;

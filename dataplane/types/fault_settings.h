@@ -83,7 +83,7 @@ struct FaultSettings {
   X(matched, "matched")                                                                          \
   X(hit, "hit")                                                                                  \
   /* Parts of actions without effect: no such field or bit in the packet; no room, or no memory, \
-     to hold a frame, which then passes at once */                                               \
+     for a frame: one to be overtaken passes at once, one to be delayed and copies are lost */   \
   X(not_there, "not_there")                                                                      \
   X(no_room, "no_room")                                                                          \
   /* Packets of more queue pairs than a fault with a PSN distinguishes; they pass */             \

@@ -444,5 +444,22 @@ TEST_F(FaultTapTest, FramesThatWaitAreBounded) {
   EXPECT_EQ(fault_->Snapshot().no_room, 1u);
 }
 
+TEST_F(FaultTapTest, WithoutRoomTheFaultThatCopiesCounts) {
+  FaultSettings settings;
+  settings.actions.marks_ecn = true;
+  Use(settings);
+  settings.actions = {};
+  settings.actions.copies = dataplane::FaultActions::kMostCopies;
+  settings.actions.delay_ns = 1000;
+  Fault copies(settings, 0);
+  FaultLane lane(copies);
+  tap_.AddFault(kShard, settings.match.direction, lane);
+  const uint32_t held = dataplane::DelayQueue::kCapacity / (settings.actions.copies + 1);
+  for (uint32_t i = 0; i <= held; ++i) EXPECT_EQ(Send({i}), Psns{});
+  EXPECT_EQ(fault_->Snapshot().no_room, 0u);
+  EXPECT_GT(copies.Snapshot().no_room, 0u);
+  tap_.RemoveFault(kShard, lane);
+}
+
 }  // namespace
 }  // namespace roci::testing
