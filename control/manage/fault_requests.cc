@@ -247,7 +247,8 @@ void DescribeMatch(const FaultMatch& match, Json& out) {
   add("for_ns", match.for_ns, 0);
   add("nth", match.nth, 1);
   add("every", match.every, 1);
-  add("times", match.times, 0);
+  // 0 is not the default with "nth" alone.
+  add("times", match.times, match.nth != 1 && match.every == 1 ? UINT64_MAX : 0);
   add("seed", match.seed, 0);
   if (match.chance != dataplane::kAlways) {
     // Rounded, so that the value is shown as it was typed.

@@ -20,6 +20,7 @@ TEST(FaultRequestsTest, AFaultIsDescribedAsItWasAsked) {
         R"({"direction":"out","psn":16777215,"psn_from_first":true,"pass":2,"delay_ns":5})",
         R"({"direction":"out","after_ns":1,"for_ns":2,"nth":3,"every":4,"chance":0.25,"seed":7,
             "overtaken_by":9})",
+        R"({"direction":"out","drop":true,"nth":5,"times":0})",
         R"({"direction":"out","copies":2,"cut_bytes":3,"ecn":true})",
         R"({"direction":"out","set":["bth.psn+=1","bth.psn-=2","aeth.syndrome=98"],"icrc":"keep",
             "flip":["headers:0","payload:9","icrc:31"]})"}) {
