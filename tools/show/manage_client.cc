@@ -108,6 +108,12 @@ absl::StatusOr<UniqueFd> OpenSocket(const std::string& runtime_dir, int timeout_
   return fd;
 }
 
+// Arguments of the command line need not be UTF-8.
+std::string LineOf(const nlohmann::json& request) {
+  constexpr int kCompact = -1;
+  return request.dump(kCompact, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 absl::StatusOr<nlohmann::json> ResultOf(const std::string& line) {
   const nlohmann::json answer = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object() || !answer.contains("ok")) {
@@ -127,7 +133,7 @@ absl::StatusOr<nlohmann::json> AskDaemon(const std::string& runtime_dir,
                                          const nlohmann::json& request, int timeout_s) {
   const absl::StatusOr<UniqueFd> fd = OpenSocket(runtime_dir, timeout_s);
   if (!fd.ok()) return fd.status();
-  const absl::StatusOr<std::string> line = Exchange(fd->get(), request.dump() + "\n");
+  const absl::StatusOr<std::string> line = Exchange(fd->get(), LineOf(request));
   if (!line.ok()) return line.status();
   return ResultOf(*line);
 }
@@ -136,7 +142,7 @@ absl::StatusOr<UniqueFd> OpenStream(const std::string& runtime_dir, const nlohma
                                     int timeout_s) {
   absl::StatusOr<UniqueFd> fd = OpenSocket(runtime_dir, timeout_s);
   if (!fd.ok()) return fd.status();
-  absl::Status status = Send(fd->get(), request.dump() + "\n");
+  absl::Status status = Send(fd->get(), LineOf(request));
   if (!status.ok()) return status;
   const absl::StatusOr<std::string> line = ReceiveLine(fd->get());
   if (!line.ok()) return line.status();
