@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "dataplane/types/fault_settings.h"
 #include "roce/types.h"
+#include "roce/work.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
 #include "tools/show/manage_client.h"
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kManual[] =
-    R"(Does something to exactly those RoCE packets of device DEV that are chosen; all conditions must hold.
+    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV. All conditions must hold.
 
 Which packets:
   --direction  out (default) or in
@@ -35,10 +36,10 @@ Which packets:
   --chance     each with this probability, which --seed and the packet's number decide
 
 What to do (several at once, except with --drop):
-  --drop       loses it
+  --drop       drops it
   --delay      holds it for a time
   --reorder    holds it until N later packets of the direction have passed (at most 1s)
-  --duplicate  sends N copies more
+  --duplicate  sends N more copies
   --truncate   cuts N bytes off its end
   --ecn        sets CE, if it is ECN capable (RFC 3168)
   --set        changes a field: bth.psn+=1, aeth.syndrome=nak_access, reth.rkey=0. --set help lists all
@@ -47,9 +48,10 @@ What to do (several at once, except with --drop):
   --icrc       fix: computes the ICRC again, keep: leaves the old one. Default: fix with --set, keep
                with --flip alone
 
-Counts are of the whole device, whatever the number of lcores. Faults apply in the order of their
-creation, before impairments (roci impair). A fault of one queue pair goes with it. A device has at
-most 64. Permitted for the daemon's user and root only; lost when the daemon ends.
+Counts are of the whole device, whatever the number of lcores; only --reorder counts the packets of
+one lcore. Faults apply in the order of their creation, before impairments (roci impair). A fault of
+one queue pair is deleted with it. A device has at most 64. Permitted for the daemon's user and root
+only; lost when the daemon ends.
 
 Examples:
   roci fault add roci0 --drop --opcode RC_SEND_ONLY --nth 1000 --times 0   # lost from the 1000th on
@@ -59,6 +61,8 @@ Examples:
   roci fault list roci0
   roci fault del roci0 1
   roci fault del roci0 all)";
+
+constexpr uint64_t kMostPeriodNs = 24 * 3'600 * roce::kNsPerSecond;  // of --after and --for
 
 // Options of `add` that are numbers, times, ... as written.
 struct FaultOptions {
@@ -77,8 +81,8 @@ struct FaultOptions {
 void AddNumber(Json& fault, const char* key, const std::string& text) {
   if (!text.empty()) fault[key] = *ParseNumber(text, kMostInJson);
 }
-void AddTime(Json& fault, const char* key, const std::string& text) {
-  if (!text.empty()) fault[key] = *ParseDuration(text);
+void AddTime(Json& fault, const char* key, const std::string& text, uint64_t most_ns) {
+  if (!text.empty()) fault[key] = *ParseDuration(text, most_ns);
 }
 
 Json FaultOf(const FaultOptions& options) {
@@ -88,8 +92,8 @@ Json FaultOf(const FaultOptions& options) {
   if (absl::StartsWith(options.psn, "+")) fault["psn_from_first"] = true;
   AddNumber(fault, "psn", absl::StartsWith(options.psn, "+") ? options.psn.substr(1) : options.psn);
   AddNumber(fault, "pass", options.pass);
-  AddTime(fault, "after_ns", options.after);
-  AddTime(fault, "for_ns", options.lasts);
+  AddTime(fault, "after_ns", options.after, kMostPeriodNs);
+  AddTime(fault, "for_ns", options.lasts, kMostPeriodNs);
   AddNumber(fault, "nth", options.nth);
   AddNumber(fault, "every", options.every);
   AddNumber(fault, "times", options.times);
@@ -97,7 +101,7 @@ Json FaultOf(const FaultOptions& options) {
   if (!options.chance.empty()) fault["chance"] = *ParseChance(options.chance);
   if (options.drop) fault["drop"] = true;
   if (options.ecn) fault["ecn"] = true;
-  AddTime(fault, "delay_ns", options.delay);
+  AddTime(fault, "delay_ns", options.delay, dataplane::ImpairmentSettings::kMaxDelayNs);
   AddNumber(fault, "overtaken_by", options.reorder);
   AddNumber(fault, "copies", options.duplicate);
   AddNumber(fault, "cut_bytes", options.truncate);
@@ -155,9 +159,18 @@ CLI::Option* AddNumberOption(CLI::App& command, const char* name, std::string& o
   });
 }
 
-void AddTimeOption(CLI::App& command, const char* name, std::string& out, const char* help) {
+void AddDelayOption(CLI::App& command, const char* name, std::string& out, const char* help) {
   command.add_option(name, out, help)->check([](const std::string& text) {
     return ParseDuration(text) ? std::string() : text + " is not a time up to 5s (10us, 1.5ms)";
+  });
+}
+
+// 0 would mean for ever, to the daemon.
+void AddPeriodOption(CLI::App& command, const char* name, std::string& out, const char* help) {
+  command.add_option(name, out, help)->check([](const std::string& text) {
+    return ParseDuration(text, kMostPeriodNs).value_or(0) != 0
+               ? std::string()
+               : text + " is not a time up to 86400s (100ms, 30s)";
   });
 }
 
@@ -172,8 +185,8 @@ void AddMatchOptions(CLI::App& command, FaultOptions& options) {
                    : text + " is not a PSN (1000, +5)";
       });
   AddNumberOption(command, "--pass", options.pass, "With --psn: the N-th time that it passes");
-  AddTimeOption(command, "--after", options.after, "Begins after this time");
-  AddTimeOption(command, "--for", options.lasts, "Lasts for this time");
+  AddPeriodOption(command, "--after", options.after, "Begin after this time");
+  AddPeriodOption(command, "--for", options.lasts, "Last for this time");
   AddNumberOption(command, "--nth", options.nth, "The N-th packet that matches");
   AddNumberOption(command, "--every", options.every, "Every N-th packet");
   AddNumberOption(command, "--times", options.times, "At most so many packets; 0: no limit");
@@ -185,17 +198,19 @@ void AddMatchOptions(CLI::App& command, FaultOptions& options) {
 }
 
 void AddActionOptions(CLI::App& command, FaultOptions& options) {
-  command.add_flag("--drop", options.drop, "Loses the packet");
-  AddTimeOption(command, "--delay", options.delay, "Holds it for a time");
-  AddNumberOption(command, "--reorder", options.reorder, "Lets N packets overtake it");
-  AddNumberOption(command, "--duplicate", options.duplicate, "Sends N copies more");
-  AddNumberOption(command, "--truncate", options.truncate, "Cuts N bytes off its end");
-  command.add_flag("--ecn", options.ecn, "Marks it (CE)");
-  command.add_option("--set", options.changes, "FIELD=VALUE, += or -=; help: lists the fields")
+  command.add_flag("--drop", options.drop, "Drop the packet");
+  AddDelayOption(command, "--delay", options.delay, "Hold it for this time");
+  AddNumberOption(command, "--reorder", options.reorder, "Let N packets overtake it");
+  AddNumberOption(command, "--duplicate", options.duplicate, "Send N more copies");
+  AddNumberOption(command, "--truncate", options.truncate, "Cut N bytes off its end");
+  command.add_flag("--ecn", options.ecn, "Mark it (CE)");
+  command
+      .add_option("--set", options.changes,
+                  "Change a field: FIELD=VALUE, += or -=; help: list the fields")
       ->allow_extra_args(false);
-  command.add_option("--flip", options.flips, "Inverts a bit: headers:N, payload:N, icrc:N")
+  command.add_option("--flip", options.flips, "Invert a bit: headers:N, payload:N, icrc:N")
       ->allow_extra_args(false);
-  command.add_option("--icrc", options.icrc, "fix or keep the ICRC after --set and --flip")
+  command.add_option("--icrc", options.icrc, "Fix or keep the ICRC after --set and --flip")
       ->check(CLI::IsMember({"fix", "keep"}));
 }
 

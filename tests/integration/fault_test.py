@@ -132,6 +132,8 @@ class FaultTest(unittest.TestCase):
                 (['add', 'roci9', '--drop'], 1, 'no device roci9'), (['add', 'roci0'], 1, 'does nothing'),
                 (['add', 'roci0', '--set', 'bth.pns+=1'], 1, 'nearest is bth.psn'), (['add', 'roci0', '--drop', '--nth', '0'], 1, '1 or more'),
                 (['add', 'roci0', '--drop', '--nth', 'x'], 106, 'x is not a number'), (['add', 'roci0', '--drop', '--psn', '+'], 106, 'PSN'),
+                (['add', 'roci\udcff', '--drop'], 1, 'no device'), (['add', 'roci0', '--drop', '--for', '0s'], 106, 'not a time'),
+                (['add', 'roci0', '--drop', '--after', '86401s'], 106, 'not a time'), (['add', 'roci0', '--delay', '6s'], 106, '5s'),
                 (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 106, 'RC_SENT'), (['del', 'roci0', 'each'], 106, 'each'), (['list'], 106, 'DEV')):
             done = self.roci('fault', *arguments, check=False)
             self.assertIn(says, done.stderr, arguments)
