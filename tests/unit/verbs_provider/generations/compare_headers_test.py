@@ -21,7 +21,7 @@ TOP = pathlib.Path(sys.argv[1]).resolve()
 HERE = TOP / 'tests/unit/verbs_provider/generations'
 CACHE = pathlib.Path(os.environ.get('ROCI_CACHE_DIR') or pathlib.Path.home() / '.cache/rocinante') / 'rdma-core'
 RELEASES = ('bookworm', 'trixie', 'sid')
-KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
+FETCH_LIMIT_S = 900
 # Layouts by the first release of rdma-core that has them (verbs_provider/generations/layouts.h), and private ABI numbers.
 LAYOUTS = {36: 34, 59: 59, 62: 62, 64: 64, 65: 65}
 NUMBERS = {36: 34, 57: 57, 59: 59, 64: 64, 65: 65}
@@ -37,43 +37,6 @@ def latest(table, release):
     return table[max(first for first in table if first <= release)]
 
 
-def mirror():
-    """The machine's Debian archive, or SkipTest."""
-    try:
-        rows = run('apt-get', 'indextargets', '--format', '$(REPO_URI)|$(ORIGIN)|$(LABEL)|$(COMPONENT)', 'Created-By: Packages')
-    except (OSError, subprocess.SubprocessError) as error:
-        raise unittest.SkipTest(f'needs apt: {error}') from error
-    for row in rows.splitlines():
-        uri, *rest = row.split('|')
-        if rest == ['Debian', 'Debian', 'main']:
-            return uri
-    raise unittest.SkipTest("needs a Debian archive in the machine's apt configuration")
-
-
-def apt(folder, suite):
-    """An apt of its own, so that the machine's lists and cache do not change; returns the option that selects it."""
-    for name in ('lists/partial', 'cache/archives/partial'):
-        (folder / name).mkdir(parents=True)
-    signed_by = f'Signed-By: {KEYRING}\n' if os.path.exists(KEYRING) else ''
-    (folder / 'debian.sources').write_text(f'Types: deb-src\nURIs: {mirror()}\nSuites: {suite}\nComponents: main\n{signed_by}')
-    # (Old snapshots of a mirror have expired lists, whose signatures are still good.)
-    (folder / 'apt.conf').write_text(f'''#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-Dir::Etc::sourcelist "{folder}/debian.sources";
-Dir::Etc::sourceparts "/dev/null";
-Dir::State::lists "{folder}/lists";
-Dir::Cache "{folder}/cache";
-Acquire::Retries "2";
-Acquire::http::Timeout "30";
-Acquire::https::Timeout "30";
-Acquire::Languages "none";
-Acquire::Check-Valid-Until "false";
-APT::Sandbox::User "";
-''')
-    return ['-q', '-c', str(folder / 'apt.conf')]
-
-
 def fetch(suite):
     """The unpacked source tree of rdma-core in `suite`, from the cache or the mirror; or SkipTest."""
     kept = CACHE / suite
@@ -81,18 +44,14 @@ def fetch(suite):
         return kept
     with tempfile.TemporaryDirectory(prefix='roci-rdma-core.') as name:
         folder = pathlib.Path(name)
-        options = apt(folder, suite)
         try:
-            run('apt-get', *options, 'update')
-            # Only the upstream archive: the packaging is not needed.
-            run('apt-get', *options, '--download-only', '--tar-only', '--only-source', 'source', 'rdma-core', cwd=folder)
-        except subprocess.SubprocessError as error:
+            archive = run(TOP / 'tools/lib/fetch-source', 'rdma-core', suite, cwd=folder, seconds=FETCH_LIMIT_S).strip()
+        except (OSError, subprocess.SubprocessError) as error:
             said = (getattr(error, 'stderr', '') or str(error)).strip().splitlines()
             raise unittest.SkipTest(f"the mirror does not give rdma-core's source of {suite}: {said[-1] if said else error}") from error
-        archive = next(path for path in folder.glob('rdma-core_*.orig.tar.*') if path.suffix != '.asc')
         tree = folder / 'tree'
         tree.mkdir()
-        run('tar', '-xf', archive, '-C', tree, '--strip-components=1', '--no-same-owner')
+        run('tar', '-xf', folder / archive, '-C', tree, '--strip-components=1', '--no-same-owner')
         CACHE.mkdir(parents=True, exist_ok=True)
         shutil.move(tree, CACHE / f'{suite}.new')
         os.rename(CACHE / f'{suite}.new', kept)
