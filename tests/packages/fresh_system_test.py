@@ -3,12 +3,11 @@
 
 Usage: fresh_system_test.py [PACKAGES_DIR]     (default: builds them in a temporary folder)
 
-Makes the system with mmdebstrap from the machine's own mirror, in a folder of TMPDIR. Needs root.
+The system is a minimal one (tests/systems/make_system.sh). Packages that ours need come from the machine's mirror. Needs root.
 """
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,14 +15,15 @@ import unittest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/packages')]
+sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/systems'), str(TOP / 'tests/packages')]
+import built  # pylint: disable=wrong-import-position
 import system  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
 PACKAGES = [argument for argument in sys.argv[1:] if not argument.startswith('-')]
-BUILD_LIMIT_S = 3000
 # As the unit's: user and capabilities. The chroot has no service manager.
 START = '''
+unit=$(ls /lib/systemd/system/rocid.service /usr/lib/systemd/system/rocid.service 2>/dev/null | head -1)
 mkdir -p /run/roci && chown rocinante: /run/roci
 capabilities=$(sed -n 's/^AmbientCapabilities=//p' "$unit" | tr A-Z a-z | sed 's/cap_/+/g; s/ /,/g')
 command=$(sed -n 's/^ExecStart=//p' "$unit")
@@ -49,20 +49,16 @@ class FreshSystem(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        system.require(dh='debhelper', lintian='lintian', mmdebstrap='mmdebstrap')
-        scratch = tempfile.TemporaryDirectory(prefix='roci-system.', ignore_cleanup_errors=True)
-        cls.addClassCleanup(scratch.cleanup)
-        cls.scratch = pathlib.Path(scratch.name)
-        os.chmod(cls.scratch, 0o755)
-        cls.packages = pathlib.Path(PACKAGES[0]) if PACKAGES else cls.scratch / 'packages'
-        if not PACKAGES:
-            subprocess.run([TOP / 'tools/package', '--no-setup', '--output', cls.packages], check=True, stdout=sys.stderr,
-                           timeout=BUILD_LIMIT_S)
-        cls.system = system.System(cls.scratch / 'root', system.own_release(), ['ibverbs-utils', 'iproute2', 'man-db'])
-        cls.root = cls.system.root
-        (cls.root / 'packages').mkdir()
-        for package in cls.packages.glob('*.deb'):
-            shutil.copy(package, cls.root / 'packages')
+        system.require(dh='debhelper', lintian='lintian')
+        cls.system = system.System(f'{system.own_release()}/minimal')
+        cls.addClassCleanup(cls.system.remove)
+        cls.root = pathlib.Path(cls.system.root)
+        folder = cls.root / 'packages'
+        folder.mkdir()
+        with tempfile.TemporaryDirectory(prefix='roci-packages.') as scratch:
+            made = pathlib.Path(PACKAGES[0]).glob('*.deb') if PACKAGES else built.make(scratch)
+            for package in made:
+                shutil.copy(package, folder)
 
     def inside(self, script):
         """Runs a script in the system; fails if it does. Returns its output."""
@@ -74,12 +70,13 @@ class FreshSystem(unittest.TestCase):
         self.inside('apt-get -q update')
         before = files_in(self.root)
         begin = time.monotonic()
-        self.inside('apt-get -q -y install --no-install-recommends /packages/rocinante_*.deb /packages/lib*.deb')
+        self.inside('apt-get -q -y install --no-install-recommends /packages/rocinante_*.deb /packages/lib*.deb ibverbs-utils')
         self.inside(START + f"roci run bash -ec '{system.PING_PONG}'")
         print(f'# from the packages to the first ping-pong: {time.monotonic() - begin:.1f} s', flush=True)
         with self.subTest('nothing is left half installed'):
             self.assertEqual(self.inside('dpkg --audit'), '')
-            self.inside('getent passwd rocinante && man -w rocid && man -w roci-run && man -w rocid.toml && rocid --check-config -c /etc/rocinante/rocid.toml')
+            self.inside('apt-get -q -y install --no-install-recommends man-db && man -w rocid && man -w roci-run && man -w rocid.toml\n'
+                        'getent passwd rocinante && rocid --check-config -c /etc/rocinante/rocid.toml')
         with self.subTest('programs of other users and roci show'):
             self.inside(START + "setpriv --reuid=nobody --regid=nogroup --clear-groups roci run ibv_devinfo | grep PORT_ACTIVE && roci show devices")
         with self.subTest('drivers of ports, from packages without -dev'):

@@ -1,26 +1,22 @@
 #!/usr/bin/env python3
 """The tarball of tools/package in a system that has none of its libraries (Debian 13, with its own libibverbs). Prints TAP.
 
-Usage: tarball_test.py [TARBALL]     (default: makes it in a temporary folder)
+Usage: tarball_test.py [TARBALL]     (default: makes it)
 
 tools/package checks which libraries and symbols of the C library the programs need.
 """
-import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/packages')]
+sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/systems'), str(TOP / 'tests/packages')]
+import built  # pylint: disable=wrong-import-position
 import system  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
-TARBALLS = [argument for argument in sys.argv[1:] if not argument.startswith('-')]
-BUILD_LIMIT_S = 3000
-RELEASE = 'trixie'
 PORTS = ('net_af_packet0,iface=lo', 'net_af_xdp0,iface=lo', 'net_memif0,role=server', 'net_vhost0,iface=/tmp/v', 'net_virtio_user0,path=/tmp/v',
          'net_tap0', 'net_null0')
 START = '''
@@ -34,18 +30,12 @@ class Tarball(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        system.require(mmdebstrap='mmdebstrap', nasm='nasm')
-        scratch = tempfile.TemporaryDirectory(prefix='roci-tarball.', ignore_cleanup_errors=True)
-        cls.addClassCleanup(scratch.cleanup)
-        os.chmod(scratch.name, 0o755)
-        folder = pathlib.Path(scratch.name)
-        tarball = TARBALLS[0] if TARBALLS else subprocess.run(
-            [TOP / 'tools/package', '--tarball', '--no-setup', '--output', folder / 'package'], check=True, stdout=subprocess.PIPE, text=True,
-            timeout=BUILD_LIMIT_S).stdout.strip()
-        cls.system = system.System(folder / 'root', RELEASE, ['ibverbs-utils', 'iproute2'])
-        target = cls.system.root / 'opt/rocinante'
+        system.require(nasm='nasm')
+        cls.system = system.System('trixie/programs')
+        cls.addClassCleanup(cls.system.remove)
+        target = pathlib.Path(cls.system.root, 'opt/rocinante')
         target.mkdir()
-        subprocess.run(['tar', '-xf', tarball, '-C', target, '--strip-components=1'], check=True)
+        subprocess.run(['tar', '-xf', built.tarball(sys.argv[1:]), '-C', target, '--strip-components=1'], check=True)
 
     def inside(self, script):
         status, said = self.system.run('ip link set lo up\n' + script, has_network=False)

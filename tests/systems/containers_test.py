@@ -20,17 +20,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / 'integration')]
 # pylint: disable=wrong-import-position
 import tap  # noqa: E402
 from harness import LIMIT_S, Daemon, Programs  # noqa: E402
-from system import SKIPPED, System  # noqa: E402
+from system import PING_PONG, SKIPPED, System  # noqa: E402
 
 RELEASE, PATHS = None, ()
 USER = 65534
 KIND = 'rocinante/nic'
-# Both ends in one container. The server is ready when the client succeeds: it is tried again until then.
-PING_PONG = """
-ibv_rc_pingpong -d roci0 -g 1 -n 200 > /dev/null & server=$!
-until ibv_rc_pingpong -d roci1 -g 1 -n 200 127.0.0.1; do kill -0 $server || exit 1; sleep 0.1; done
-wait $server
-"""
+# Both ends in one container, as PING_PONG.
 PING = """
 rping -s -C 5 -a 0.0.0.0 & server=$!
 until rping -c -C 5 -a 10.99.0.2 -I 10.99.0.1 -v; do kill -0 $server || exit 1; sleep 0.1; done

@@ -8,6 +8,7 @@
 # Exit status 77 if the system is not available.
 set -euo pipefail
 . "$(dirname "$0")/../../tools/lib/common.sh"
+. "$(dirname "$0")/../../tools/lib/archives.sh"
 
 readonly programs=(ibverbs-utils ibverbs-providers rdmacm-utils perftest python3-pyverbs iproute2)  # pyverbs' tests call iproute2
 readonly release=${1%/*} kind=${1#*/}
@@ -15,12 +16,6 @@ readonly store=${ROCI_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/rocinante}/syst
 readonly archive=$store/$kind.tar
 
 unavailable() { say "$*"; exit 77; }
-
-# The machine's archive that has the section main of its own release; security updates are in another.
-archive_uri() {
-  apt-get indextargets --format '$(REPO_URI)|$(RELEASE)|$(COMPONENT)' 'Created-By: Packages' |
-    awk -F'|' -v own="$(release)" '$3 == "main" && ($2 == own || $2 ~ /^(unstable|sid|testing|stable|oldstable)$/) && !n++ {print $1}'
-}
 
 # Apt's settings for the network, as options of mmdebstrap, one per line.
 network_options() {
@@ -52,13 +47,17 @@ if [ -s "$archive" ] && [ "$(cat "$archive.stamp" 2>/dev/null)" = "$stamp" ] && 
   printf '%s\n' "$archive"
   exit
 fi
-uri=$(archive_uri)
+mapfile -t found < <(archives "$release")
+uri=${found[0]-} uri=${uri%% *}
 if [ -z "$uri" ] || ! has_release "$uri"; then
   [ -s "$archive" ] || unavailable "the machine's Debian mirror has no $release, or does not answer"
   say "the mirror does not answer: using the $release of $(date -r "$archive" +%F)"
   printf '%s\n' "$archive"
   exit
 fi
+# mmdebstrap finds the keys of another release by itself if it gets an address. The own release has updates in other archives.
+sources=("$uri")
+[ "$release" != "$(release)" ] || mapfile -t sources < <(printf 'deb %s main\n' "${found[@]}")
 say "making a $kind system of $release"
 trap 'rm -f "$archive.new"' EXIT
 mapfile -t network < <(network_options)
@@ -66,7 +65,7 @@ mapfile -t network < <(network_options)
 valid_until=$(apt-config dump --format '%v' Acquire::Check-Valid-Until)
 bounded 900 mmdebstrap --quiet --variant=minbase --format=tar --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Retries "3"' \
   --aptopt="Acquire::Check-Valid-Until \"${valid_until:-true}\"" ${network[@]+"${network[@]}"} ${include[@]+"${include[@]}"} \
-  "$release" "$archive.new" "$uri" >&2 || die "mmdebstrap failed; see above"
+  "$release" "$archive.new" "${sources[@]}" >&2 || die "mmdebstrap failed; see above"
 mv "$archive.new" "$archive"
 printf '%s\n' "$stamp" >"$archive.stamp"
 printf '%s\n' "$archive"
