@@ -286,6 +286,7 @@ absl::Status Daemon::OpenSockets() {
       SysfsPublisher::Create(*services_, *sessions_, runtime_dir_);
   if (!publisher.ok()) return publisher.status();
   publisher_ = *std::move(publisher);
+  // The last socket: `roci run --wait` concludes from it that the tree is complete.
   absl::StatusOr<std::unique_ptr<netlink::NetlinkServer>> netlink = netlink::NetlinkServer::Create(
       {*services_, *sessions_, *connections_, *publisher_}, runtime_dir_, ServesAllUsers());
   if (!netlink.ok()) return netlink.status();

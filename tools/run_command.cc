@@ -32,6 +32,11 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
   command->prefix_command();
   command->add_option("--runtime-dir", context.runtime_dir, "Runtime directory of the daemon")
       ->type_name("DIR");
+  command
+      ->add_option("--wait", options->wait_s,
+                   "Wait up to so many seconds for the daemon, if it has been started just now")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 86400.0));
   command->add_flag("-v,--verbose", options->verbose, "Print how the devices are made visible");
   command
       ->add_option("--plugin", options->plugin,

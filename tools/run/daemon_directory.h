@@ -12,4 +12,8 @@ namespace roci::tools {
 // there.
 absl::StatusOr<std::string> DirectoryOfDaemon(const std::string& given);
 
+// As DirectoryOfDaemon, but waits up to `limit_s` seconds until a daemon serves there and has made
+// its device tree.
+absl::StatusOr<std::string> AwaitDaemon(const std::string& given, double limit_s);
+
 }  // namespace roci::tools

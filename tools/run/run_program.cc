@@ -104,7 +104,7 @@ absl::Status PrepareEnvironment(const Found& found) {
 }
 
 absl::StatusOr<Found> Find(const RunOptions& options) {
-  const absl::StatusOr<std::string> runtime_dir = DirectoryOfDaemon(options.runtime_dir);
+  const absl::StatusOr<std::string> runtime_dir = AwaitDaemon(options.runtime_dir, options.wait_s);
   if (!runtime_dir.ok()) return runtime_dir.status();
   absl::StatusOr<Plugins> plugins = FindPlugins(options.plugin);
   if (!plugins.ok()) return plugins.status();

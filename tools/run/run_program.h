@@ -10,6 +10,7 @@ namespace roci::tools {
 struct RunOptions {
   std::string runtime_dir;           // --runtime-dir; empty: see abi::RuntimeDir
   std::string plugin;                // path of one plugin; empty: see FindPlugins
+  double wait_s = 0;                 // how long to wait for the daemon
   bool verbose = false;              // print on standard error which method is used
   bool require_namespace = false;    // fail instead of using the environment
   bool no_namespace = false;         // use the environment

@@ -5,20 +5,28 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "tools/run/daemon_directory.h"
 #include "tools/run/file.h"
 #include "tools/run/find_plugin.h"
 #include "tools/run/netlink_filter.h"
 #include "tools/run/show_devices.h"
+#include "verbs_provider/abi/rdma_netlink.h"
 
 namespace roci::tools {
 namespace {
@@ -93,6 +101,51 @@ TEST(FindPlugins, RefusesOtherNames) {
     std::ofstream(folder / name) << "x";
     EXPECT_FALSE(FindPlugins(folder / name).ok()) << name;
   }
+}
+
+// A socket at which a daemon would answer.
+class Listener {
+ public:
+  explicit Listener(const std::string& path) : fd_(socket(AF_UNIX, SOCK_SEQPACKET, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, path.c_str());
+    bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  }
+  ~Listener() { close(fd_); }
+  void Serve() const { listen(fd_, 8); }
+
+ private:
+  int fd_;
+};
+
+TEST(AwaitDaemon, EndsWhenADaemonServes) {
+  const Folder folder;
+  const Listener sessions(folder / "rocid.sock");
+  const Listener last(folder / ROCI_ABI_NETLINK_SOCKET_NAME);
+  std::atomic<bool> is_complete = false;
+  std::thread later([&] {
+    sessions.Serve();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    is_complete = true;
+    last.Serve();
+  });
+  const auto found = AwaitDaemon(folder.path(), 1000);
+  EXPECT_TRUE(is_complete);
+  later.join();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, folder.path());
+}
+
+TEST(AwaitDaemon, EndsAtItsLimit) {
+  const Folder folder;
+  EXPECT_TRUE(absl::IsUnavailable(AwaitDaemon(folder.path(), 0.05).status()));
+  EXPECT_TRUE(absl::IsUnavailable(AwaitDaemon(folder.path(), 0).status()));
+}
+
+TEST(AwaitDaemon, DoesNotWaitForWhatIsNoDaemon) {
+  const std::string too_long(200, 'x');
+  EXPECT_TRUE(absl::IsInvalidArgument(AwaitDaemon("/" + too_long, 1e9).status()));
 }
 
 TEST(File, ListsAndWrites) {
