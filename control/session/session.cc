@@ -259,6 +259,18 @@ absl::Status Session::Dispatch(const Request& request, const FdsPointer& fds, Re
   return absl::IsNotFound(status) && DestroysAnothers(request) ? absl::OkStatus() : status;
 }
 
+namespace {
+
+// Tells a refused plugin this daemon's version.
+void NameVersion(const Request& request, Reply& reply) {
+  if (request.head.command != ROCI_ABI_HELLO && request.head.command != ROCI_ABI_ATTACH) return;
+  auto& response = reply.As<roci_abi_hello_response>();
+  response.magic = ROCI_ABI_MAGIC;
+  response.major = ROCI_ABI_MAJOR;
+}
+
+}  // namespace
+
 void Session::Send(const Request& request, const absl::Status& status, Reply& reply) {
   if (!status.ok()) {
     Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: %s refused: %s", number_,
@@ -271,6 +283,7 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
   const int error = ErrnoOf(status);
   head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the program's
   head.fd_count = static_cast<uint32_t>(reply.fds.size());
+  if (error == EPROTONOSUPPORT) NameVersion(request, reply);
   const size_t size =
       request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
   // There is one request at a time: a program that does not read its answer is broken or hostile.

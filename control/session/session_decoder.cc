@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 
 #include "control/loop/errno_status.h"
 #include "control/loop/protocol_version.h"
@@ -42,6 +43,18 @@ absl::Status CheckAttach(const void* request, uint32_t fd_count, const DeviceLim
   if (absl::Status version = CheckProtocolVersion(attach.major); !version.ok()) return version;
   return fd_count == 1 + MemoryFdsOf(attach.features) ? absl::OkStatus()
                                                       : Invalid("wrong number of descriptors");
+}
+
+// The version in a HELLO or ATTACH of another size, which is another version's.
+absl::Status CheckVersionOf(std::span<const std::byte> message, uint32_t command) {
+  static_assert(offsetof(roci_abi_hello_request, major) ==
+                offsetof(roci_abi_attach_request, major));
+  roci_abi_hello_request hello = {};
+  const size_t size = std::min(message.size(), offsetof(roci_abi_hello_request, features));
+  std::memcpy(&hello, message.data(), size);
+  const bool opens = command == ROCI_ABI_HELLO || command == ROCI_ABI_ATTACH;
+  return opens && hello.magic == ROCI_ABI_MAGIC ? CheckProtocolVersion(hello.major)
+                                                : absl::OkStatus();
 }
 
 bool Wraps(uint64_t start, uint64_t length) { return start + length < start; }
@@ -393,6 +406,9 @@ absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count
   if (info == nullptr) return absl::UnimplementedError("unknown command");
   out.info = info;
   if (message.size() != info->request_size || out.head.size != info->request_size) {
+    if (absl::Status version = CheckVersionOf(message, out.head.command); !version.ok()) {
+      return version;
+    }
     return Invalid("wrong size of the message");
   }
   if (fd_count > kMaxRequestFds || (fd_count > 0 && !info->takes_fds)) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "verbs_provider/abi/session_head.h"
@@ -34,9 +35,11 @@ Finding JudgeAnswer(const DaemonFacts& facts, const std::string& version) {
   const std::string abi = TextOf(facts, "abi");
   const std::string found =
       absl::StrCat(Who(facts), " answers at ", facts.runtime_dir, ", session ABI ", abi);
-  const bool same_major = abi.substr(0, abi.find('.')) == std::to_string(ROCI_ABI_MAJOR);
-  if (!same_major) {
-    return Fatal(kName, absl::StrCat(found, "; roci ", version, " has ", ToolAbi()),
+  int major = 0;
+  if (!absl::SimpleAtoi(abi.substr(0, abi.find('.')), &major) || major != ROCI_ABI_MAJOR) {
+    return Fatal(kName,
+                 absl::StrCat(found, "; roci ", version, " has ", ToolAbi(), ", so the ",
+                              major < ROCI_ABI_MAJOR ? "daemon" : "tool", " is too old"),
                  "programs cannot open devices with a plugin of roci's version", kRemedy);
   }
   if (daemon_version != version) {

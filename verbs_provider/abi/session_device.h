@@ -39,7 +39,7 @@ struct roci_abi_hello_request {
   uint64_t features;
   char device[ROCI_ABI_DEVICE_NAME_MAX];  // NUL-terminated
 };
-struct roci_abi_hello_response {
+struct roci_abi_hello_response {  // with EPROTONOSUPPORT only the head, magic and major are set
   struct roci_abi_response head;
   uint32_t magic;
   uint16_t major;

@@ -182,8 +182,8 @@ class MemoryDescriptor {
   void* proof_ = MAP_FAILED;
 };
 
-// Sends HELLO. 0 or an errno.
-int SayHello(VerbsSession* session, const char* device) {
+// Sends HELLO. 0 or an errno. `daemon_major`: as for VerbsSession::Open.
+int SayHello(VerbsSession* session, const char* device, uint16_t* daemon_major) {
   roci_abi_hello_request request = {};
   roci_abi_hello_response response = {};
   request.magic = ROCI_ABI_MAGIC;
@@ -194,6 +194,9 @@ int SayHello(VerbsSession* session, const char* device) {
   ReceivedFds fds;
   const int error =
       MemoryDescriptor().CallWith(session->client, ROCI_ABI_HELLO, &request, &response, {}, &fds);
+  if (response.magic == ROCI_ABI_MAGIC && response.major != ROCI_ABI_MAJOR) {
+    *daemon_major = response.major;
+  }
   return error != 0 ? error : ApplyHello(session, response, &fds);
 }
 
@@ -268,10 +271,10 @@ int Begin(const char* socket_path, int socket_file, Handshake handshake, VerbsSe
 }  // namespace
 
 int VerbsSession::Open(const char* socket_path, int socket_file, const char* device,
-                       VerbsSession** opened) {
+                       VerbsSession** opened, uint16_t* daemon_major) {
   return Begin(
       socket_path, socket_file,
-      [device](VerbsSession* session) { return SayHello(session, device); }, opened);
+      [=](VerbsSession* session) { return SayHello(session, device, daemon_major); }, opened);
 }
 
 int VerbsSession::Attach(const char* socket_path, int socket_file, int cmd_fd, char* device,

@@ -25,9 +25,10 @@ struct Srq;
 /// constant after Open.
 struct VerbsSession {
   /// 0 or an errno. On success `*opened` is on the list of sessions, with one reference.
-  /// `socket_file`: as for SessionClient::Connect.
+  /// `socket_file`: as for SessionClient::Connect. `*daemon_major`: the daemon's protocol version
+  /// (abi/session_head.h) if that is the reason for an error, otherwise unchanged.
   static int Open(const char* socket_path, int socket_file, const char* device,
-                  VerbsSession** opened);
+                  VerbsSession** opened, uint16_t* daemon_major);
   /// As Open, for a session that shares the context whose command descriptor is `cmd_fd`
   /// (abi/session_sharing.h, ATTACH). Writes the name of the context's device to `device`
   /// (ROCI_ABI_DEVICE_NAME_MAX bytes). ENODEV: no process of this user has that context open.

@@ -121,18 +121,29 @@ const char* HintOf(int error) {
   }
 }
 
+// Which of the two is too old. `daemon_major` is 0 if the daemon did not tell its version.
+const char* VersionRemedy(uint16_t daemon_major) {
+  if (daemon_major == 0) return "install plugin and daemon of one version";
+  return daemon_major > ROCI_ABI_MAJOR
+             ? "the plugin is too old: install the daemon's, or, in a container, run `roci cdi` on "
+               "the host and create the container again"
+             : "the daemon is too old: restart rocid, or install the plugin's version of it";
+}
+
 // Prints why a device cannot be opened, because most programs do not. As in libibverbs, only if
 // VERBS_LOG_LEVEL asks for it.
-void PrintOpenError(ibv_device* device, int error) {
+void PrintOpenError(ibv_device* device, int error, uint16_t daemon_major) {
   const char* level = secure_getenv("VERBS_LOG_LEVEL");
   if (level == nullptr || atoi(level) < 1) return;
-  const char* reason =
-      error == EPROTONOSUPPORT || error == EPROTO
-          ? "the daemon has another version; install plugin and daemon of one version"
-          : strerrordesc_np(error);
-  fprintf(stderr, "libroci: cannot open %s through %s: %s%s\n", device->name,
-          ToDevice(device)->socket_path, reason != nullptr ? reason : "unknown error",
-          HintOf(error));
+  fprintf(stderr, "libroci: cannot open %s through %s: ", device->name,
+          ToDevice(device)->socket_path);
+  if (error == EPROTONOSUPPORT || error == EPROTO) {
+    fprintf(stderr, "the daemon has another protocol version (%u, this plugin %u); %s\n",
+            daemon_major, ROCI_ABI_MAJOR, VersionRemedy(daemon_major));
+    return;
+  }
+  const char* reason = strerrordesc_np(error);
+  fprintf(stderr, "%s%s\n", reason != nullptr ? reason : "unknown error", HintOf(error));
 }
 
 // A registered duplicate of the session's asynchronous event descriptor, or a negative errno.
@@ -172,13 +183,15 @@ Context* MakeContext(ibv_device* device, int cmd_fd, VerbsSession* session) {
 
 verbs_context* AllocContext(ibv_device* device, int cmd_fd, void*) {
   VerbsSession* session = nullptr;
+  uint16_t daemon_major = 0;
   const VerbsDevice* found = ToDevice(device);
   int error = VerbsSession::InstallHooks();
   if (error == 0) {
-    error = VerbsSession::Open(found->socket_path, found->socket.fd(), device->name, &session);
+    error = VerbsSession::Open(found->socket_path, found->socket.fd(), device->name, &session,
+                               &daemon_major);
   }
   if (error != 0) {
-    PrintOpenError(device, error);
+    PrintOpenError(device, error, daemon_major);
     close(cmd_fd);
     return Fail(error);
   }
@@ -240,7 +253,9 @@ VerbsSession* SessionOfChild(Context* context) {
   int error = VerbsSession::Attach(device->socket_path, socket_file, ibcontext.cmd_fd, name, &own);
   // The parent has exited: the child's new objects do not need it.
   if (error == ENODEV) {
-    error = VerbsSession::Open(device->socket_path, socket_file, ibcontext.device->name, &own);
+    uint16_t daemon_major;
+    error = VerbsSession::Open(device->socket_path, socket_file, ibcontext.device->name, &own,
+                               &daemon_major);
   }
   if (error != 0) return inherited;
   VerbsSession* present = inherited;

@@ -125,6 +125,13 @@ TEST(SessionDecoderTest, Hello) {
   hello = Hello();
   ++hello.major;
   EXPECT_EQ(Decode(hello), EPROTONOSUPPORT);
+  struct {
+    roci_abi_hello_request known = Hello();
+    uint64_t added = 0;
+  } longer;
+  EXPECT_EQ(Decode(longer), EINVAL) << "of this version, and too long";
+  ++longer.known.major;
+  EXPECT_EQ(Decode(longer), EPROTONOSUPPORT);
   hello = Hello();
   std::memset(hello.device, 'x', sizeof(hello.device));
   EXPECT_EQ(Decode(hello), EINVAL) << "a name without end";

@@ -31,6 +31,9 @@ TEST(DaemonFinding, NamesVersions) {
   const Finding other_abi = JudgeDaemon(Answering("0.2.0", "4.0"), kVersion);
   EXPECT_TRUE(other_abi.nothing_works);
   EXPECT_THAT(other_abi.found, HasSubstr("session ABI 4.0"));
+  EXPECT_THAT(other_abi.found, HasSubstr("the tool is too old"));
+  EXPECT_THAT(JudgeDaemon(Answering("0.2.0", "2.9"), kVersion).found,
+              HasSubstr("the daemon is too old"));
 }
 
 TEST(DaemonFinding, AnAbsentOneCanBeStarted) {
