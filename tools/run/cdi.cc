@@ -68,7 +68,7 @@ Json AllDevices(const std::string& sysfs, const std::vector<Device>& devices) {
 }
 
 Json EveryContainer(const CdiSource& source, const std::string& live) {
-  Json mounts = Json::array({Mount(source.runtime_dir, source.runtime_dir, "rw")});
+  Json mounts = Json::array({Mount(source.runtime_dir, source.runtime_dir, "ro")});
   const std::string name = source.plugins.driver.substr(source.plugins.driver.rfind('/'));
   for (const int number : source.plugins.private_abis) {
     const std::string file = absl::StrCat("-rdmav", number, ".so");
