@@ -2,8 +2,8 @@
 # Usage: make_system.sh RELEASE/KIND
 #
 # Makes an archive of a minimal Debian system with mmdebstrap, from the mirror of the machine's apt configuration, and prints its
-# path: ${ROCI_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/rocinante}/systems/RELEASE/KIND.tar. KIND is "minimal" (essential packages and apt)
-# or "programs" (also RDMA programs). Made again after a month, or if this script has changed; without the mirror, an old archive is used.
+# path: ${ROCI_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/rocinante}/systems/RELEASE/KIND.tar. KIND is "minimal" (essential packages and apt),
+# "programs" (also RDMA programs), or "arm64" (libraries and RDMA programs of that architecture, unpacked only, to build for it). Made again after a month, or if this script has changed; without the mirror, an old archive is used.
 #
 # Exit status 77 if the system is not available.
 set -euo pipefail
@@ -31,8 +31,20 @@ has_release() {
   return "$status"
 }
 
+# The libraries of tools/packages.txt, and the C++ library of the cross compiler.
+arm64_packages() {
+  sed -n 's/^\(\(lib\|zlib1g\|nlohmann-json3\)[^ ]*-dev\)\( .*\)\?$/\1/p' "$(dirname "$0")/../../tools/packages.txt" | grep -v clang
+  printf '%s\n' "libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d. -f1)-dev" ibverbs-utils ibverbs-providers
+}
+
+variant=(--variant=minbase)
 case $kind in
   minimal) include=() ;;
+  arm64)
+    command -v aarch64-linux-gnu-g++ >/dev/null || unavailable 'g++-aarch64-linux-gnu is not installed'
+    variant=(--variant=extract --architectures=arm64)
+    include=("--include=$(arm64_packages | paste -sd,)")
+    ;;
   programs) include=("--include=$(IFS=,; printf %s "${programs[*]}")") ;;
   *) die "no kind of system $kind" ;;
 esac
@@ -63,7 +75,7 @@ trap 'rm -f "$archive.new"' EXIT
 mapfile -t network < <(network_options)
 # The archives' signatures are valid for as long as the machine's own: a snapshot mirror may switch the check off.
 valid_until=$(apt-config dump --format '%v' Acquire::Check-Valid-Until)
-bounded 900 mmdebstrap --quiet --variant=minbase --format=tar --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Retries "3"' \
+bounded 900 mmdebstrap --quiet "${variant[@]}" --format=tar --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Retries "3"' \
   --aptopt="Acquire::Check-Valid-Until \"${valid_until:-true}\"" ${network[@]+"${network[@]}"} ${include[@]+"${include[@]}"} \
   "$release" "$archive.new" "${sources[@]}" >&2 || die "mmdebstrap failed; see above"
 mv "$archive.new" "$archive"

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/unit/emulated.h"
 #include "tests/unit/memory/forked_app.h"
 #include "tests/unit/sanitized.h"
 
@@ -140,6 +141,7 @@ TEST_P(AppMemoryTest, ReadOnlyMemoryCannotBeWritten) {
   if (GetParam() == Reach::kAddressSpace) {
     GTEST_SKIP() << "whether /proc/PID/mem writes it is a setting of the kernel's";
   }
+  if (IsEmulated()) GTEST_SKIP() << "qemu-user has no process_vm_writev";
   EXPECT_EQ(memory->Write(va, bytes), MemoryStatus::kFault);
   ASSERT_EQ(memory->Read(va, bytes), MemoryStatus::kOk);
   EXPECT_TRUE(HasPattern(bytes.data(), kLength, 1));
@@ -288,6 +290,7 @@ TEST_P(AppMemoryTest, ProcessWhoseMainThreadHasEndedIsAccessible) {
 // use, but no longer belongs to the process.
 TEST_P(AppMemoryTest, ProcessThatSharedItsMemoryAndCalledExecIsNotAccessed) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer does not know of processes that share memory";
+  if (IsEmulated()) GTEST_SKIP() << "qemu-user has no processes that share memory";
   static int go[2];
   ForkedApp app([](Channel& channel) {
     if (pipe(go) != 0) _exit(2);
