@@ -3,6 +3,7 @@
 
 #include <cerrno>
 
+#include "verbs_provider/rings/post_list.h"
 #include "verbs_provider/rings/recv_entry.h"
 
 namespace roci::provider {
@@ -20,22 +21,9 @@ int WriteRecv(RecvQueue& queue, uint32_t index, const ibv_recv_wr& wr) {
 
 int PostRecvList(RecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad) {
   const SpinGuard guard(queue.lock);
-  uint32_t head = queue.head;
-  int error = 0;
-  // A circular list ends when the queue is full.
-  for (; list != nullptr; list = list->next) {
-    error = WriteRecv(queue, head, *list);
-    if (error != 0) [[unlikely]] {
-      *bad = list;
-      break;
-    }
-    ++head;
-  }
-  if (head != queue.head) {
-    queue.head = head;
-    Publish(queue.shared, head, queue.bells, queue.handle);
-  }
-  return error;
+  return PostList(queue, list, bad, [&queue](uint32_t index, const ibv_recv_wr& wr) {
+    return WriteRecv(queue, index, wr);
+  });
 }
 
 }  // namespace roci::provider

@@ -1,6 +1,7 @@
 // Writes work requests into send queue slots: ibv_post_send.
 #include "verbs_provider/rings/send_queue.h"
 
+#include "verbs_provider/rings/post_list.h"
 #include "verbs_provider/rings/send_entry.h"
 
 namespace roci::provider {
@@ -72,22 +73,9 @@ int PostSendList(SendQueue& queue, ibv_send_wr* list, ibv_send_wr** bad) {
   const SpinGuard guard(queue.lock);
   queue.RestartIfEmpty();
   queue.PrefetchSlots();
-  uint32_t head = queue.head;
-  int error = 0;
-  // A circular list ends when the queue is full.
-  for (; list != nullptr; list = list->next) {
-    error = WriteSend(queue, head, *list);
-    if (error != 0) [[unlikely]] {
-      *bad = list;
-      break;
-    }
-    ++head;
-  }
-  if (head != queue.head) {
-    queue.head = head;
-    Publish(queue.shared, head, queue.bells, queue.handle);
-  }
-  return error;
+  return PostList(queue, list, bad, [&queue](uint32_t index, const ibv_send_wr& wr) {
+    return WriteSend(queue, index, wr);
+  });
 }
 
 }  // namespace roci::provider

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "verbs_provider/rings/post_list.h"
 #include "verbs_provider/rings/recv_entry.h"
 
 namespace roci::provider {
@@ -69,15 +70,8 @@ int Write(SharedRecvQueue& queue, const ibv_recv_wr& wr) {
 
 int PostSharedRecvList(SharedRecvQueue& queue, ibv_recv_wr* list, ibv_recv_wr** bad) {
   const SpinGuard guard(queue.lock);
-  int error = 0;
-  // A circular list ends when the queue is full.
-  for (; list != nullptr; list = list->next) {
-    error = Write(queue, *list);
-    if (error != 0) [[unlikely]] {
-      *bad = list;
-      break;
-    }
-  }
+  const int error =
+      WriteList(list, bad, [&queue](const ibv_recv_wr& wr) { return Write(queue, wr); });
   // No doorbell: the daemon reads the producer index when a message needs a receive.
   std::atomic_ref<uint32_t>(queue.shared->producer).store(queue.head, std::memory_order_release);
   return error;
