@@ -11,12 +11,8 @@ void TimerWheel::Set(TimerNode& node, uint64_t expiry_ns) {
   const uint64_t wanted =
       expiry_ns > last << kTickBits ? last : (expiry_ns + kTickNs - 1) >> kTickBits;
   const uint64_t tick = std::max(wanted, tick_ + 1);
-  TimerNode*& head = slots_[tick & kMask];
   node.expiry_ns = tick << kTickBits;
-  node.next = head;
-  node.link = &head;
-  if (head != nullptr) head->link = &node.next;
-  head = &node;
+  slots_[tick & kMask].PushFront(node);
   occupied_[(tick & kMask) / kWordBits] |= uint64_t{1} << (tick % kWordBits);
   ++size_;
 }
@@ -26,17 +22,12 @@ void TimerWheel::Cancel(TimerNode& node) {
 }
 
 void TimerWheel::Unlink(TimerNode& node) {
-  *node.link = node.next;
-  if (node.next != nullptr) {
-    node.next->link = node.link;
-  } else {
+  const bool was_last = Slot::Next(node) == nullptr;
+  Slot::Remove(node);
+  if (was_last) {
     const uint64_t slot = (node.expiry_ns >> kTickBits) & kMask;
-    if (slots_[slot] == nullptr) {
-      occupied_[slot / kWordBits] &= ~(uint64_t{1} << (slot % kWordBits));
-    }
+    if (slots_[slot].empty()) occupied_[slot / kWordBits] &= ~(uint64_t{1} << (slot % kWordBits));
   }
-  node.next = nullptr;
-  node.link = nullptr;
   node.expiry_ns = TimerNode::kNever;
   --size_;
 }

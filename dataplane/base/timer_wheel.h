@@ -6,15 +6,16 @@
 #include <bit>
 #include <cstdint>
 
+#include "memory/intrusive_list.h"
+
 namespace roci::dataplane {
 
 // Embedded in the owner; must be removed from its wheel before it is destroyed.
 struct TimerNode {
-  TimerNode* next = nullptr;
-  TimerNode** link = nullptr;   // the pointer to this node; null: not in a wheel
-  uint64_t expiry_ns = kNever;  // when it expires, at most one tick late
+  memory::ListLink<TimerNode> link;  // in its slot
+  uint64_t expiry_ns = kNever;       // when it expires, at most one tick late
   static constexpr uint64_t kNever = ~uint64_t{0};
-  bool armed() const { return link != nullptr; }
+  bool armed() const { return link.is_linked(); }
 };
 
 // Times beyond the horizon are kept in the last slot and expire too early; the owner sets them
@@ -49,6 +50,9 @@ class TimerWheel {
   static constexpr uint32_t kMask = kSlots - 1;
   static constexpr uint32_t kWordBits = 64;  // of occupied_
 
+  static memory::ListLink<TimerNode>& LinkOf(TimerNode& node) { return node.link; }
+  using Slot = memory::IntrusiveList<TimerNode, LinkOf>;
+
   void Unlink(TimerNode& node);
   // First occupied slot at or after tick `from`, as a tick; `from` + kSlots if none.
   uint64_t FirstOccupied(uint64_t from) const;
@@ -56,7 +60,7 @@ class TimerWheel {
   uint64_t tick_;  // every slot up to and including this one is empty or being emptied
   uint32_t size_ = 0;
   std::array<uint64_t, kSlots / kWordBits> occupied_{};
-  std::array<TimerNode*, kSlots> slots_{};
+  std::array<Slot, kSlots> slots_;
 };
 
 template <class Expire>
@@ -70,7 +74,7 @@ uint32_t TimerWheel::Advance(uint64_t now_ns, uint32_t budget, Expire&& expire) 
       break;
     }
     // expire(node) sees tick_ at this slot, so a node that it sets again goes to a later slot.
-    while (TimerNode* node = slots_[next & kMask]) {
+    while (TimerNode* node = slots_[next & kMask].first()) {
       if (expired == budget) return expired;
       Unlink(*node);
       ++expired;

@@ -75,18 +75,24 @@ void AppCopies::Hold(QueuePair& qp) {
 }
 
 void AppCopies::Await(QueuePair& qp) {
-  if (qp.waits_in == this) return;
+  if (qp.copy_wait.in == this) return;
   // A queue pair is in one list only: that of the AppCopies that holds it, or else the last one.
-  if (qp.waits_in != nullptr) Unlist(qp);
-  qp.waits_in = this;
-  qp.next_waiting = std::exchange(waiting_, &qp);
-  qp.waiting_link = &waiting_;
-  if (qp.next_waiting != nullptr) qp.next_waiting->waiting_link = &qp.next_waiting;
+  if (qp.copy_wait.in != nullptr) StopWaiting(qp);
+  qp.copy_wait.in = this;
+  waiting_.PushFront(qp);
 }
 
-QueuePair* AppCopies::NextWaiting(QueuePair& qp) {
-  qp.waits_in = nullptr;
-  return std::exchange(qp.next_waiting, nullptr);
+memory::ListLink<QueuePair>& AppCopies::WaitLinkOf(QueuePair& qp) { return qp.copy_wait.link; }
+
+QueuePair* AppCopies::TakeWaiting(Waiting& waiting) {
+  QueuePair* qp = waiting.first();
+  if (qp != nullptr) StopWaiting(*qp);
+  return qp;
+}
+
+void AppCopies::StopWaiting(QueuePair& qp) {
+  Waiting::Remove(qp);
+  qp.copy_wait.in = nullptr;
 }
 
 void AppCopies::Unhold(QueuePair& qp) { qp.host.copy_state().Release(); }
@@ -180,7 +186,7 @@ void AppCopies::Settle() {
     }
   }
   atomic_count_ = 0;
-  for (QueuePair* qp = waiting_; qp != nullptr; qp = qp->next_waiting) Unhold(*qp);
+  for (QueuePair* qp = waiting_.first(); qp != nullptr; qp = Waiting::Next(*qp)) Unhold(*qp);
   places.Settle();
   if (!released_.empty()) [[unlikely]]
     released_.clear();
@@ -207,13 +213,7 @@ void AppCopies::Forget(QueuePair& qp) {
   for (uint32_t i = 0; i < parked_count_; ++i) {
     if (parked_[i].qp == &qp) parked_[i].qp = nullptr;
   }
-  if (qp.waits_in == this) Unlist(qp);
-}
-
-void AppCopies::Unlist(QueuePair& qp) {
-  if (qp.next_waiting != nullptr) qp.next_waiting->waiting_link = qp.waiting_link;
-  *qp.waiting_link = qp.next_waiting;
-  NextWaiting(qp);
+  if (qp.copy_wait.in == this) StopWaiting(qp);
 }
 
 }  // namespace roci::dataplane

@@ -18,6 +18,7 @@
 #include "dataplane/qp/place_batch.h"
 #include "dataplane/types/copy_use.h"
 #include "memory/app_memory.h"
+#include "memory/intrusive_list.h"
 #include "memory/key_table.h"
 #include "memory/segment.h"
 
@@ -175,11 +176,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // Calls visit(qp) for each queue pair that waited; it may wait again.
   template <class Visit>
   void VisitWaiting(Visit&& visit) {
-    for (QueuePair* qp = std::exchange(waiting_, nullptr); qp != nullptr;) {
-      QueuePair* next = NextWaiting(*qp);
-      visit(*qp);
-      qp = next;
-    }
+    Waiting waiting(std::move(waiting_));
+    while (QueuePair* qp = TakeWaiting(waiting)) visit(*qp);
   }
 
   // `qp` is being destroyed.
@@ -188,20 +186,22 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // for each of them.
   template <class Visit>
   void Abandon(Visit&& visit) {
-    for (QueuePair* qp = std::exchange(waiting_, nullptr); qp != nullptr;) {
-      QueuePair* next = NextWaiting(*qp);
+    Waiting waiting(std::move(waiting_));
+    while (QueuePair* qp = TakeWaiting(waiting)) {
       Forget(*qp);
       Unhold(*qp);
       visit(*qp);
-      qp = next;
     }
   }
 
  private:
+  static memory::ListLink<QueuePair>& WaitLinkOf(QueuePair& qp);
+  using Waiting = memory::IntrusiveList<QueuePair, WaitLinkOf>;
+
   void Enlist();
-  // Marks `qp`, which has left its list, as not waiting. Returns the one behind it.
-  static QueuePair* NextWaiting(QueuePair& qp);
-  static void Unlist(QueuePair& qp);
+  // Takes a queue pair out of a list. Null: the list is empty.
+  static QueuePair* TakeWaiting(Waiting& waiting);
+  static void StopWaiting(QueuePair& qp);
   static void Unhold(QueuePair& qp);
 
   enum Copier : uint32_t { kNone, kIdle, kBusy };
@@ -230,7 +230,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   uint32_t kept_count_ = 0;
   uint32_t parked_count_ = 0;
   uint32_t parked_frames_ = 0;
-  QueuePair* waiting_ = nullptr;  // a list by QueuePair::next_waiting
+  Waiting waiting_;
   std::array<AtomicCopy, kMaxAtomics> atomics_;
   std::array<Kept, PlaceBatch::kMaxPlaces> kept_;
   std::array<Parked, kMaxParked> parked_;

@@ -9,12 +9,20 @@
 #include <utility>
 
 #include "memory/copy.h"
+#include "memory/intrusive_list.h"
 #include "roce/qp_context.h"
 #include "roce/work.h"
 
 namespace roci::dataplane {
 
 class AppCopies;
+class QueuePair;
+
+// The queue pair's place among those that are visited when copies are settled.
+struct CopyWait {
+  AppCopies* in = nullptr;  // the copies that it waits for; null: none
+  memory::ListLink<QueuePair> link;
+};
 
 // Payloads of acknowledged packets that could not be written.
 class CopyFault {

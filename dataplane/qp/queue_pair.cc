@@ -176,7 +176,7 @@ QueuePair::HeldReceive QueuePair::FindHeldReceive() {
 }
 
 void QueuePair::LeaveCopies(const OnShard&) {
-  if (waits_in != nullptr) waits_in->Forget(*this);
+  if (copy_wait.in != nullptr) copy_wait.in->Forget(*this);
   if (AppCopies* copies = host.copy_state().parked_in()) copies->Forget(*this);
   host.copy_state() = CopyState();
   fails_after_copies = false;

@@ -103,10 +103,8 @@ class alignas(kCacheLineBytes) QueuePair {
   bool polled = false;               // the send queue is not armed: the lcore polls it
   bool touched = false;              // in the list of this receive burst
   bool fails_after_copies = false;   // its completion queue has overflowed
-  AppCopies* waits_in = nullptr;     // the AppCopies in whose waiting list it is
-  QueuePair* next_waiting = nullptr;
-  bool watches_receives = false;  // the receive queue is armed (Core::AwaitsReceives)
-  uint8_t record_class = 0;       // size class of its borrowed records
+  bool watches_receives = false;     // the receive queue is armed (Core::AwaitsReceives)
+  uint8_t record_class = 0;          // size class of its borrowed records
   bool blocks_own_multicast = false;
   uint16_t pkey = roce::kDefaultPkey;
   uint16_t vlan = 0;  // of its path; 0: none
@@ -123,8 +121,8 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::Gid remote_gid;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
   roce::Dcqcn congestion;               // used only with congestion control
-  QueuePair** waiting_link = nullptr;   // what points to it in that waiting list
-  uint32_t multicast_groups = 0;        // of which it is a member
+  CopyWait copy_wait;
+  uint32_t multicast_groups = 0;  // of which it is a member
 
   static constexpr uint32_t kNone = ~0u;
 

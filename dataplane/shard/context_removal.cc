@@ -22,7 +22,7 @@ constexpr uint32_t kMemberCost = ContextRemoval::kMostInRow;
 
 uint32_t CostOf(const QueuePair& qp) {
   if (qp.multicast_groups != 0) return kMemberCost;
-  return qp.waits_in != nullptr ? kWaitingCost : 1;
+  return qp.copy_wait.in != nullptr ? kWaitingCost : 1;
 }
 
 }  // namespace
