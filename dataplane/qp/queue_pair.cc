@@ -125,11 +125,11 @@ void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
 
 roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
                                      const roce::QpAttributes& attributes, uint32_t mask,
-                                     const roce::Path* path) {
+                                     const roce::Path* to) {
   const HeldReceive held = FindHeldReceive();
   const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
   if (result != roce::ModifyResult::kOk) return result;
-  if (path != nullptr) SetPath(shard, *path);
+  if (to != nullptr) SetPath(shard, *to);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     LeaveCopies(shard);
     GiveBack(shard, held);
@@ -137,35 +137,6 @@ roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
     broken_handled_ = false;
   }
   return result;
-}
-
-void QueuePair::SetPath(const OnShard&, const roce::Path& path) {
-  frame = roce::FrameTemplate(path);
-  // As adapters do: the DSCP is that of the address vector, and the ECN field says that the queue
-  // pair reacts to marks (RFC 3168, 5).
-  if (lane().congestion && roce::IsConnected(type())) {
-    roce::Path capable = path;
-    capable.traffic_class =
-        static_cast<uint8_t>((path.traffic_class & ~roce::kEcnMask) | roce::kEcnCapable);
-    frame = roce::FrameTemplate(capable);
-  }
-  local_gid = path.src_gid;
-  remote_gid = path.dst_gid;
-  pkey = path.pkey;
-  vlan = path.vlan();
-}
-
-void QueuePair::SetNotificationPath(const OnShard&, const roce::Packet& packet) {
-  roce::Path back;
-  back.src_mac = lane().mac;
-  back.dst_mac = packet.src_mac;
-  back.has_vlan = packet.has_vlan;
-  back.vlan_tci = packet.vlan_tci;
-  back.src_gid = packet.dst_gid;
-  back.dst_gid = packet.src_gid;
-  back.udp_src_port = roce::UdpSourcePort(0, qpn(), packet.ext.deth.src_qpn);
-  back.pkey = packet.pkey;
-  frame = roce::FrameTemplate(back);
 }
 
 QueuePair::HeldReceive QueuePair::FindHeldReceive() {
@@ -214,29 +185,6 @@ void QueuePair::MoveToError(roce::TimeNs now) {
   core.Modify(host, now, attributes, roce::kAttrState);
 }
 
-namespace {
-
-constexpr uint32_t kPkeyFullMember = 0x8000;
-constexpr uint32_t kPkeyBase = 0x7FFF;
-
-// Equal on 15 bits, one side a full member (IBTA vol 1, 10.9.3).
-bool PkeysMatch(uint16_t a, uint16_t b) {
-  return ((a ^ b) & kPkeyBase) == 0 && ((a | b) & kPkeyFullMember) != 0;
-}
-
-}  // namespace
-
-roce::DropReason QueuePair::CheckPath(const roce::Packet& packet) const {
-  if (!PkeysMatch(packet.pkey, pkey)) return roce::DropReason::kPkey;
-  if (type() == roce::QpType::kUd) return roce::DropReason::kNone;
-  if (packet.src_gid != remote_gid || packet.dst_gid != local_gid) {
-    return roce::DropReason::kAddress;
-  }
-  if (packet.vlan() != vlan) [[unlikely]]
-    return roce::DropReason::kVlan;
-  return roce::DropReason::kNone;
-}
-
 QueuePairInfo QueuePair::Inspect(const OnShard& shard) const {
   QueuePairInfo info;
   info.qpn = qpn();
@@ -246,9 +194,9 @@ QueuePairInfo QueuePair::Inspect(const OnShard& shard) const {
   info.pd = pd();
   info.attributes = Query(shard);
   core.Describe(host.now_ns(), info.debug);
-  info.local_gid = local_gid;
-  info.remote_gid = remote_gid;
-  info.vlan = vlan;
+  info.local_gid = path.local_gid();
+  info.remote_gid = path.remote_gid();
+  info.vlan = path.vlan();
   info.send_taken = host.send_queue().taken();
   info.recv_taken = host.recv_queue().taken();
   info.tx_packets = tx_packets;

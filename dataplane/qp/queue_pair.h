@@ -14,11 +14,11 @@
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/timer_wheel.h"
 #include "dataplane/qp/queue_pair_host.h"
+#include "dataplane/qp/queue_pair_path.h"
 #include "dataplane/qp/rss_group.h"
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/types/queue_pair_config.h"
 #include "dataplane/types/queue_pair_info.h"
-#include "roce/frame.h"
 #include "roce/qp.h"
 
 namespace roci::dataplane {
@@ -60,7 +60,9 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,
                             const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
-  void SetPath(const OnShard& shard, const roce::Path& path);
+  void SetPath(const OnShard&, const roce::Path& to) {
+    path.Use(to, /*answers_marks=*/lane().congestion && roce::IsConnected(type()));
+  }
   // Before destruction: returns the receive WQE of the current message to its shared receive queue.
   void GiveBackReceive(const OnShard& shard);
   // On reset or destruction. Running copies continue, but their completions, events and frames, and
@@ -80,13 +82,18 @@ class alignas(kCacheLineBytes) QueuePair {
   // Raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing in ERR or RESET.
   void FailForQueue(const OnShard& shard, roce::TimeNs now);
   bool HasBrokenQueue() const { return host.HasBrokenQueue() && !broken_handled_; }
-  // Compares P_Key, addresses and VLAN of a received packet with the path; kNone: they match.
-  roce::DropReason CheckPath(const roce::Packet& packet) const;
+  // As QueuePairPath::Check.
+  roce::DropReason CheckPath(const OnShard&, const roce::Packet& packet) const {
+    return path.Check(packet, type());
+  }
   // UD, which has no path: sends notifications to the source of `packet`.
-  void SetNotificationPath(const OnShard& shard, const roce::Packet& packet);
+  void SetNotificationPath(const OnShard&, const roce::Packet& packet) {
+    path.UseSourceOf(packet, lane().mac, qpn());
+  }
+  const roce::FrameTemplate& frame(const OnShard&) const { return path.frame(); }
 
   // Prefetches the lines that a visit or a packet touches.
-  void Prefetch() const { PrefetchLines(this, &remote_gid + 1); }
+  void Prefetch() const { PrefetchLines(this, &path + 1); }
   void PrefetchWork() const {
     host.send_queue().PrefetchProducer();
     host.send_queue().PrefetchNext();
@@ -106,8 +113,6 @@ class alignas(kCacheLineBytes) QueuePair {
   bool watches_receives = false;     // the receive queue is armed (Core::AwaitsReceives)
   uint8_t record_class = 0;          // size class of its borrowed records
   bool blocks_own_multicast = false;
-  uint16_t pkey = roce::kDefaultPkey;
-  uint16_t vlan = 0;  // of its path; 0: none
   uint64_t tx_packets = 0;
   uint64_t rx_packets = 0;
   uint64_t drops = 0;
@@ -116,9 +121,7 @@ class alignas(kCacheLineBytes) QueuePair {
   struct Timer : TimerNode {
     QueuePair* owner;
   } timer;
-  roce::FrameTemplate frame;  // UD: of notifications
-  roce::Gid local_gid;
-  roce::Gid remote_gid;
+  QueuePairPath path;
   std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
   roce::Dcqcn congestion;               // used only with congestion control
   CopyWait copy_wait;

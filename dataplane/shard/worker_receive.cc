@@ -164,7 +164,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     return Park(*copies, qp, lane, frame, sharing);
   }
   ++qp.rx_packets;
-  DropReason reason = qp.CheckPath(packet);
+  DropReason reason = qp.CheckPath(shard_, packet);
   bool is_kept = false;
   if (reason == DropReason::kNone) [[likely]] {
     if (copies != nullptr) [[likely]]

@@ -183,7 +183,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
 [[gnu::always_inline]] inline uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled,
                                                       std::byte* out) {
   using Kind = roce::Polled::Kind;
-  const roce::FrameTemplate* frame = &qp.frame;
+  const roce::FrameTemplate* frame = &qp.frame(shard_);
   if (polled.kind != Kind::kPacket) [[unlikely]] {
     if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
     if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
@@ -207,7 +207,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
 uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
   const roce::CongestionParameters& parameters = qp.lane().congestion->parameters;
   const roce::FrameTemplate own =
-      qp.frame.ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
+      qp.frame(shard_).ForNotifications(parameters.cnp_dscp, parameters.cnp_priority);
   return roce::EncodeFrame(own, tx_, static_cast<const std::byte*>(nullptr), IpIdOf(tx_), out);
 }
 
