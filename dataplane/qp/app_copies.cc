@@ -55,7 +55,7 @@ void AtomicCopy::Run() {
 }
 
 AppCopies::~AppCopies() {
-  gathers.Settle([](const GatherBatch::Frame& frame) { rte_pktmbuf_free(frame.buffer); });
+  gathers_.Settle([](const GatherBatch::Frame& frame) { rte_pktmbuf_free(frame.buffer); });
   for (const Kept& kept : TakeKept()) rte_pktmbuf_free(kept.frame);
   for (const Parked& parked : TakeParked()) rte_pktmbuf_free(parked.frame);
 }
@@ -66,23 +66,23 @@ void AppCopies::Enlist() {
   collecting_->push_back(this);
 }
 
-void AppCopies::Hold(QueuePair& qp) {
+void AppCopies::Hold(const OnShard& shard, QueuePair& qp) {
   assert(!is_running_);
   Enlist();
   has_collected_ = true;
-  qp.host.copy_state().Hold(*this);
-  Await(qp);
+  qp.host(shard).copy_state().Hold(*this);
+  Await(shard, qp);
 }
 
-void AppCopies::Await(QueuePair& qp) {
-  if (qp.copy_wait.in == this) return;
+void AppCopies::Await(const OnShard&, QueuePair& qp) {
+  if (qp.copy_wait_.in == this) return;
   // A queue pair is in one list only: that of the AppCopies that holds it, or else the last one.
-  if (qp.copy_wait.in != nullptr) StopWaiting(qp);
-  qp.copy_wait.in = this;
+  if (qp.copy_wait_.in != nullptr) StopWaiting(qp);
+  qp.copy_wait_.in = this;
   waiting_.PushFront(qp);
 }
 
-memory::ListLink<QueuePair>& AppCopies::WaitLinkOf(QueuePair& qp) { return qp.copy_wait.link; }
+memory::ListLink<QueuePair>& AppCopies::WaitLinkOf(QueuePair& qp) { return qp.copy_wait_.link; }
 
 QueuePair* AppCopies::TakeWaiting(Waiting& waiting) {
   QueuePair* qp = waiting.first();
@@ -92,19 +92,21 @@ QueuePair* AppCopies::TakeWaiting(Waiting& waiting) {
 
 void AppCopies::StopWaiting(QueuePair& qp) {
   Waiting::Remove(qp);
-  qp.copy_wait.in = nullptr;
+  qp.copy_wait_.in = nullptr;
 }
 
-void AppCopies::Unhold(QueuePair& qp) { qp.host.copy_state().Release(); }
+void AppCopies::Unhold(const OnShard& shard, QueuePair& qp) {
+  qp.host(shard).copy_state().Release();
+}
 
-bool AppCopies::AddAtomic(const AtomicCopy& atomic) {
+bool AppCopies::AddAtomic(const OnShard& shard, const AtomicCopy& atomic) {
   if (atomic_count_ == kMaxAtomics) return false;
   atomics_[atomic_count_++] = atomic;
-  Hold(atomic.host->queue_pair());
+  Hold(shard, atomic.host->queue_pair());
   return true;
 }
 
-bool AppCopies::Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
+bool AppCopies::Park(const OnShard& shard, rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
   if (parked_count_ == kMaxParked) return false;
   if (parked_count_ == 0 || parked_[parked_count_ - 1].frame != frame) {
     if (parked_frames_ == kMaxParkedFrames ||
@@ -116,19 +118,19 @@ bool AppCopies::Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp) {
   }
   if (!is_running_) Enlist();
   parked_[parked_count_++] = {frame, &lane, &qp};
-  qp.host.copy_state().Park(*this);
+  qp.host(shard).copy_state().Park(*this);
   return true;
 }
 
-void AppCopies::Begin() {
+void AppCopies::Begin(const OnShard&) {
   is_listed_ = false;
   is_running_ = true;
 }
 
 void AppCopies::Copy() {
-  places.Copy();
-  gathers.Copy();
-  bool has_failed = places.HasFailed() || gathers.HasFailed();
+  places_.Copy();
+  gathers_.Copy();
+  bool has_failed = places_.HasFailed() || gathers_.HasFailed();
   for (uint32_t i = 0; i < atomic_count_; ++i) {
     atomics_[i].Run();
     has_failed |= atomics_[i].status == memory::MemoryStatus::kFault;
@@ -138,13 +140,13 @@ void AppCopies::Copy() {
                          [](const auto& app) { return app == nullptr || app->IsGone(); });
 }
 
-void AppCopies::Detach() {
+void AppCopies::Detach(const OnShard&) {
   if (IsDetached()) return;
   is_detached_.store(true, std::memory_order_relaxed);
-  gathers.ReleaseLanes();
+  gathers_.ReleaseLanes();
 }
 
-bool AppCopies::HandOver() {
+bool AppCopies::HandOver(const OnShard&) {
   uint32_t idle = kIdle;
   if (!copier_.compare_exchange_strong(idle, kBusy, std::memory_order_acq_rel)) return false;
   syscall(SYS_futex, &copier_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
@@ -175,7 +177,7 @@ void AppCopies::ServeAsCopier(const std::atomic<bool>& stop, const std::function
   use_->threads.fetch_sub(1);
 }
 
-void AppCopies::Settle() {
+void AppCopies::Settle(const OnShard& shard) {
   is_running_ = false;
   is_detached_.store(false, std::memory_order_relaxed);
   is_done_.store(false, std::memory_order_relaxed);
@@ -186,8 +188,8 @@ void AppCopies::Settle() {
     }
   }
   atomic_count_ = 0;
-  for (QueuePair* qp = waiting_.first(); qp != nullptr; qp = Waiting::Next(*qp)) Unhold(*qp);
-  places.Settle();
+  for (QueuePair* qp = waiting_.first(); qp != nullptr; qp = Waiting::Next(*qp)) Unhold(shard, *qp);
+  places_.Settle();
   if (!released_.empty()) [[unlikely]]
     released_.clear();
   settled_.store(settled_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -204,16 +206,17 @@ std::span<const AppCopies::Parked> AppCopies::TakeParked() {
   return {unparked_.data(), count};
 }
 
-void AppCopies::Forget(QueuePair& qp) {
-  places.Forget(qp.host);
-  gathers.Forget(qp);
+void AppCopies::Forget(const OnShard& shard, QueuePair& qp) {
+  const QueuePairHost& host = qp.host(shard);
+  places_.Forget(host);
+  gathers_.Forget(qp);
   for (uint32_t i = 0; i < atomic_count_; ++i) {
-    if (atomics_[i].host == &qp.host) atomics_[i].host = nullptr;
+    if (atomics_[i].host == &host) atomics_[i].host = nullptr;
   }
   for (uint32_t i = 0; i < parked_count_; ++i) {
     if (parked_[i].qp == &qp) parked_[i].qp = nullptr;
   }
-  if (qp.copy_wait.in == this) StopWaiting(qp);
+  if (qp.copy_wait_.in == this) StopWaiting(qp);
 }
 
 }  // namespace roci::dataplane

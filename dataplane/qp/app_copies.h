@@ -43,8 +43,7 @@ struct AtomicCopy {
   void Run();
 };
 
-// Contexts that share keys share one of these. Members are called on the shard unless they say
-// otherwise.
+// Contexts that share keys share one of these.
 //
 // A round collects copies. Between its stages the worker runs them (Copy), which a program can
 // delay without limit, and then settles them. Meanwhile their queue pairs are held: completions and
@@ -81,7 +80,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void MoveTo(std::vector<AppCopies*>* collecting) { collecting_ = collecting; }
   // Adds a context. Keeps the memory of its program alive as long as this object.
   void Share(std::shared_ptr<const memory::AppMemory> app) {
-    if (app != nullptr && app->is_foreign()) places.MayWait();
+    if (app != nullptr && app->is_foreign()) places_.MayWait();
     apps_.push_back(std::move(app));
     ++contexts_;
   }
@@ -90,7 +89,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // Keeps the key table, and with it the mappings of its regions, alive as long as this object.
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
 
-  // ---- Commands of the control thread
+  // ---- On the shard: commands of the control thread
   // Keeps mappings alive until the next Settle.
   void Keep(const OnShard&, memory::ReleasedMappings mappings) {
     std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
@@ -98,50 +97,57 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   // Removes a context. True: it was the last one.
   bool Leave(const OnShard&) { return --contexts_ == 0; }
 
-  // ---- State
-  // No copies are collected or running.
-  bool IsIdle() const { return !is_listed_ && !is_running_; }
-  // Copies are running: nothing may be added.
-  bool IsRunning() const { return is_running_; }
-  // The lcore does not wait for the running copies. Any thread.
+  // ---- Any thread
+  // The lcore does not wait for the running copies.
   bool IsDetached() const { return is_detached_.load(std::memory_order_relaxed); }
-  // The user has reached the limit of copier threads, so these copies must not start yet.
-  void SetRefused(bool refused) { is_refused_.store(refused, std::memory_order_relaxed); }
-  // The program's memory needs copies and its user has reached the limit of copier threads: its
-  // queue pairs neither send nor receive.
-  bool IsShut() const { return has_collected_ && IsOverLimit(); }
-  // Collected copies may wait without a time limit. Any thread.
+  // Collected copies may wait without a time limit.
   bool IsStalled() const { return IsDetached() || is_refused_.load(std::memory_order_relaxed); }
   // How often Settle was called. Copies that are collected or run now are over when the number has
-  // changed. Any thread.
+  // changed.
   uint64_t settled() const { return settled_.load(std::memory_order_acquire); }
 
-  // ---- Collecting
-  PlaceBatch places;
-  GatherBatch gathers;
+  // ---- On the shard: state
+  // No copies are collected or running.
+  bool IsIdle(const OnShard&) const { return !is_listed_ && !is_running_; }
+  // Copies are running: nothing may be added.
+  bool IsRunning(const OnShard&) const { return is_running_; }
+  // The program's memory needs copies and its user has reached the limit of copier threads: its
+  // queue pairs neither send nor receive.
+  bool IsShut(const OnShard&) const { return has_collected_ && IsOverLimit(); }
+  // The user has reached the limit of copier threads, so these copies must not start yet.
+  void SetRefused(const OnShard&, bool refused) {
+    is_refused_.store(refused, std::memory_order_relaxed);
+  }
+
+  // ---- On the shard: collecting
+  PlaceBatch& places(const OnShard&) { return places_; }
+  GatherBatch& gathers(const OnShard&) { return gathers_; }
   // Holds `qp` until the copies are settled.
-  void Hold(QueuePair& qp);
+  void Hold(const OnShard& shard, QueuePair& qp);
   // Visits `qp` when the copies are settled.
-  void Await(QueuePair& qp);
+  void Await(const OnShard&, QueuePair& qp);
   // False: no room.
-  bool AddAtomic(const AtomicCopy& atomic);
+  bool AddAtomic(const OnShard& shard, const AtomicCopy& atomic);
   // Keeps a frame that a collected payload refers to, until Settle.
-  bool HasRoomForFrame() const { return kept_count_ < kept_.size(); }
-  void Keep(rte_mbuf* frame, bool to_stash) { kept_[kept_count_++] = {frame, to_stash}; }
+  bool HasRoomForFrame(const OnShard&) const { return kept_count_ < kept_.size(); }
+  void Keep(const OnShard&, rte_mbuf* frame, bool to_stash) {
+    kept_[kept_count_++] = {frame, to_stash};
+  }
   // Keeps a received frame for `qp` until the next Settle. False: a limit is reached, and the
   // caller keeps the frame. Calls with one frame for several queue pairs must be consecutive.
-  bool Park(rte_mbuf* frame, LaneState& lane, QueuePair& qp);
+  bool Park(const OnShard& shard, rte_mbuf* frame, LaneState& lane, QueuePair& qp);
 
   // ---- Running
-  void Begin();
+  // On the shard.
+  void Begin(const OnShard&);
   // Any thread, between Begin and Settle.
   void Copy();
   // After Copy: it failed because the program has ended. Its queue pairs are silent from then on,
   // as those of a removed adapter are; its context will be destroyed soon.
   bool IsGone() const { return is_gone_; }
-  // The lcore continues without waiting for Copy, which runs on another thread. Call when the copy
-  // takes too long or the context is destroyed; a second call does nothing.
-  void Detach();
+  // On the shard. The lcore continues without waiting for Copy, which runs on another thread. Call
+  // when the copy takes too long or the context is destroyed; a second call does nothing.
+  void Detach(const OnShard&);
   // Counts that thread as one of the user's copiers.
   void CountCopier() { use_->threads.fetch_add(1); }
   void SetDone() { is_done_.store(true, std::memory_order_release); }
@@ -153,8 +159,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsOverLimit() const {
     return !HasCopier() && use_->threads.load(std::memory_order_relaxed) >= kMostCopiers;
   }
-  // Hands the copies to the copier thread; after Begin and Detach. False: the thread has ended.
-  bool HandOver();
+  // On the shard: hands the copies to the copier thread, after Begin. False: the thread has ended.
+  bool HandOver(const OnShard&);
   // On the thread whose copy took too long: runs the next copies too and calls `done` after each.
   // Returns when no copy has slept for some time or `stop` is set.
   void ServeAsCopier(const std::atomic<bool>& stop, const std::function<void()>& done);
@@ -166,30 +172,30 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     leaked_before_ = last_leaked_.exchange(this);
   }
 
-  // ---- After Copy, in this order
+  // ---- On the shard, after Copy, in this order
   // Delivers the results of atomics, releases the held queue pairs, and writes their deferred
   // completions.
-  void Settle();
+  void Settle(const OnShard& shard);
   // The caller becomes the owner of the kept and the parked frames.
-  std::span<const Kept> TakeKept();
-  std::span<const Parked> TakeParked();
+  std::span<const Kept> TakeKept(const OnShard&) { return TakeKept(); }
+  std::span<const Parked> TakeParked(const OnShard&) { return TakeParked(); }
   // Calls visit(qp) for each queue pair that waited; it may wait again.
   template <class Visit>
-  void VisitWaiting(Visit&& visit) {
+  void VisitWaiting(const OnShard&, Visit&& visit) {
     Waiting waiting(std::move(waiting_));
     while (QueuePair* qp = TakeWaiting(waiting)) visit(*qp);
   }
 
-  // `qp` is being destroyed.
-  void Forget(QueuePair& qp);
+  // `qp` is being reset or destroyed.
+  void Forget(const OnShard& shard, QueuePair& qp);
   // The program has ended. Releases all queue pairs that wait for its copies and calls visit(qp)
   // for each of them.
   template <class Visit>
-  void Abandon(Visit&& visit) {
+  void Abandon(const OnShard& shard, Visit&& visit) {
     Waiting waiting(std::move(waiting_));
     while (QueuePair* qp = TakeWaiting(waiting)) {
-      Forget(*qp);
-      Unhold(*qp);
+      Forget(shard, *qp);
+      Unhold(shard, *qp);
       visit(*qp);
     }
   }
@@ -199,13 +205,17 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   using Waiting = memory::IntrusiveList<QueuePair, WaitLinkOf>;
 
   void Enlist();
+  std::span<const Kept> TakeKept();
+  std::span<const Parked> TakeParked();
   // Takes a queue pair out of a list. Null: the list is empty.
   static QueuePair* TakeWaiting(Waiting& waiting);
   static void StopWaiting(QueuePair& qp);
-  static void Unhold(QueuePair& qp);
+  static void Unhold(const OnShard& shard, QueuePair& qp);
 
   enum Copier : uint32_t { kNone, kIdle, kBusy };
   static constexpr uint32_t kMaxAtomics = 64;
+  PlaceBatch places_;
+  GatherBatch gathers_;
   std::vector<AppCopies*>* collecting_;
   std::shared_ptr<CopyUse> use_;
   // Leak(): a list, in which leak checkers find these objects.

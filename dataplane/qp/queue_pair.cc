@@ -90,26 +90,26 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
                      uint32_t qp_handle, const QueueLayout& layout,
                      std::unique_ptr<TagReceiver> tags, SharedMemory memory, RecordStorage storage,
                      ResourceStorage resources)
-    : record_class(static_cast<uint8_t>(storage.size_class())),
-      host(*this, {.shard = &shard, .lane = &qp_lane, .context = context, .now_ns = shard.now_ns},
-           {.keys = context != nullptr ? context->keys_address() : nullptr,
-            .copies = context != nullptr ? &context->copies() : nullptr,
-            .pd = config.pd,
-            .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
-           MakeQueues(config, core_config, qp_handle, layout, memory, tags.get()), events_),
-      core(core_config, RecordCount(config), resources.span(),
-           qp_lane.congestion ? &congestion : nullptr),
-      congestion(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
+    : record_class_(static_cast<uint8_t>(storage.size_class())),
+      blocks_own_multicast_(config.blocks_own_multicast),
+      host_(*this, {.shard = &shard, .lane = &qp_lane, .context = context, .now_ns = shard.now_ns},
+            {.keys = context != nullptr ? context->keys_address() : nullptr,
+             .copies = context != nullptr ? &context->copies() : nullptr,
+             .pd = config.pd,
+             .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
+            MakeQueues(config, core_config, qp_handle, layout, memory, tags.get()), events_),
+      core_(core_config, RecordCount(config), resources.span(),
+            qp_lane.congestion ? &congestion_ : nullptr),
+      rss_(config.rss),
+      congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
       layout_(layout),
       memory_(std::move(memory)),
       storage_(std::move(storage)),
       resources_(std::move(resources)),
       tags_(std::move(tags)) {
-  timer.owner = this;
-  blocks_own_multicast = config.blocks_own_multicast;
-  rss = config.rss;
-  host.send_queue().SetArmed(true);
+  timer_.owner = this;
+  host_.send_queue().SetArmed(true);
 }
 
 QueuePair::~QueuePair() = default;
@@ -125,84 +125,90 @@ void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
 
 roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
                                      const roce::QpAttributes& attributes, uint32_t mask,
-                                     const roce::Path* to) {
+                                     const roce::Path* path) {
   const HeldReceive held = FindHeldReceive();
-  const roce::ModifyResult result = core.Modify(host, now, attributes, mask);
+  const roce::ModifyResult result = core_.Modify(host_, now, attributes, mask);
   if (result != roce::ModifyResult::kOk) return result;
-  if (to != nullptr) SetPath(shard, *to);
+  if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
     LeaveCopies(shard);
     GiveBack(shard, held);
-    host.ResetQueues();
+    host_.ResetQueues();
     broken_handled_ = false;
   }
   return result;
 }
 
 QueuePair::HeldReceive QueuePair::FindHeldReceive() {
-  const roce::RecvWqe* wqe = core.held_receive();
+  const roce::RecvWqe* wqe = core_.held_receive();
   if (wqe == nullptr) return {};
-  if (core.type() == roce::QpType::kXrcRecv) host.SelectReceiveQueue(core.receive_queue_number());
-  return {host.shared_queue(), *wqe};
+  if (core_.type() == roce::QpType::kXrcRecv)
+    host_.SelectReceiveQueue(core_.receive_queue_number());
+  return {host_.shared_queue(), *wqe};
 }
 
-void QueuePair::LeaveCopies(const OnShard&) {
-  if (copy_wait.in != nullptr) copy_wait.in->Forget(*this);
-  if (AppCopies* copies = host.copy_state().parked_in()) copies->Forget(*this);
-  host.copy_state() = CopyState();
-  fails_after_copies = false;
+void QueuePair::LeaveCopies(const OnShard& shard) {
+  if (copy_wait_.in != nullptr) copy_wait_.in->Forget(shard, *this);
+  if (AppCopies* copies = host_.copy_state().parked_in()) copies->Forget(shard, *this);
+  host_.copy_state() = CopyState();
+  fails_after_copies_ = false;
+}
+
+void QueuePair::ForgetReceiveQueue(const OnShard&, const SharedReceiveQueue& queue) {
+  core_.ForgetReceiveQueue(queue.number());
+  host_.ForgetReceiveQueue(queue);
 }
 
 void QueuePair::GiveBackReceive(const OnShard& shard) { GiveBack(shard, FindHeldReceive()); }
 
 void QueuePair::GiveBack(const OnShard& shard, const HeldReceive& held) {
-  if (tags_ != nullptr && !tags_->Abandon(host)) return;
+  if (tags_ != nullptr && !tags_->Abandon(host_)) return;
   if (held.srq != nullptr) held.srq->GiveBack(shard, held.wqe);
 }
 
 void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
-  const CopyFault fault = host.copy_state().TakeFault();
+  const CopyFault fault = host_.copy_state().TakeFault();
   if (is_broken) {
-    host.RaiseEvent(roce::QpEvent::kFatal);
+    host_.RaiseEvent(roce::QpEvent::kFatal);
   } else if (fault.place_fault().of_request) {
-    host.RaiseEvent(roce::QpEvent::kAccessViolation);
+    host_.RaiseEvent(roce::QpEvent::kAccessViolation);
   }
-  if (fault.failed()) core.HandlePlaceFault(host, fault.place_fault());
+  if (fault.failed()) core_.HandlePlaceFault(host_, fault.place_fault());
   if (is_broken) MoveToError(now);
 }
 
 void QueuePair::FailForQueue(const OnShard&, roce::TimeNs now) {
-  if (core.state() == roce::QpState::kErr || core.state() == roce::QpState::kReset) return;
-  host.RaiseEvent(roce::QpEvent::kFatal);
+  if (core_.state() == roce::QpState::kErr || core_.state() == roce::QpState::kReset) return;
+  host_.RaiseEvent(roce::QpEvent::kFatal);
   MoveToError(now);
 }
 
 void QueuePair::MoveToError(roce::TimeNs now) {
   roce::QpAttributes attributes;
   attributes.state = roce::QpState::kErr;
-  core.Modify(host, now, attributes, roce::kAttrState);
+  core_.Modify(host_, now, attributes, roce::kAttrState);
 }
 
 QueuePairInfo QueuePair::Inspect(const OnShard& shard) const {
   QueuePairInfo info;
   info.qpn = qpn();
   info.type = type();
-  info.state = core.state();
+  info.state = core_.state();
   info.handle = handle();
   info.pd = pd();
   info.attributes = Query(shard);
-  core.Describe(host.now_ns(), info.debug);
-  info.local_gid = path.local_gid();
-  info.remote_gid = path.remote_gid();
-  info.vlan = path.vlan();
-  info.send_taken = host.send_queue().taken();
-  info.recv_taken = host.recv_queue().taken();
-  info.tx_packets = tx_packets;
-  info.rx_packets = rx_packets;
-  info.drops = drops;
-  info.active = active_position != kNone;
+  core_.Describe(host_.now_ns(), info.debug);
+  info.local_gid = path_.local_gid();
+  info.remote_gid = path_.remote_gid();
+  info.vlan = path_.vlan();
+  info.send_taken = host_.send_queue().taken();
+  info.recv_taken = host_.recv_queue().taken();
+  info.tx_packets = tx_packets_;
+  info.rx_packets = rx_packets_;
+  info.drops = drops_;
+  info.active = active_position_ != kNotActive;
   return info;
 }
 

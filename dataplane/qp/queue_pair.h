@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/on_shard.h"
@@ -43,98 +44,192 @@ class alignas(kCacheLineBytes) QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
 
   // ---- Any thread
-  roce::Qpn qpn() const { return host.qpn(); }
-  uint32_t handle() const { return host.handle(); }
-  roce::QpType type() const { return core.type(); }
-  uint32_t pd() const { return host.pd(); }
+  roce::Qpn qpn() const { return host_.qpn(); }
+  uint32_t handle() const { return host_.handle(); }
+  roce::QpType type() const { return core_.type(); }
+  uint32_t pd() const { return host_.pd(); }
   uint64_t user_handle() const { return events_.user_handle(); }
   const QueueLayout& layout() const { return layout_; }
-  CompletionQueue* send_cq() const { return host.send_cq(); }
-  CompletionQueue* recv_cq() const { return host.recv_cq(); }
-  SharedReceiveQueue* srq() const { return host.shared_queue(); }  // not XRC receive
+  CompletionQueue* send_cq() const { return host_.send_cq(); }
+  CompletionQueue* recv_cq() const { return host_.recv_cq(); }
+  SharedReceiveQueue* srq() const { return host_.shared_queue(); }  // not XRC receive
   uint32_t async_events() const { return events_.sent(); }
   Fd TakeFd() { return memory_.TakeFd(); }
-  LaneState& lane() const { return host.lane(); }
+  LaneState& lane() const { return host_.lane(); }
+  bool blocks_own_multicast() const { return blocks_own_multicast_; }
 
-  // ---- On the shard
+  // ---- On the shard: the transport core, with this queue pair as its host
+  const Core& core(const OnShard&) const { return core_; }
+  QueuePairHost& host(const OnShard&) { return host_; }
+  const QueuePairHost& host(const OnShard&) const { return host_; }
+  roce::PacketEffects HandlePacket(const OnShard&, roce::TimeNs now, const roce::Packet& packet) {
+    return core_.HandlePacket(host_, now, packet);
+  }
+  roce::DropReason HandleFrame(const OnShard&, std::span<const std::byte> frame,
+                               const roce::FrameInfo& info) {
+    return core_.HandleFrame(host_, frame, info);
+  }
+  void HandleWork(const OnShard&, roce::TimeNs now) { core_.HandleWork(host_, now); }
+  roce::Effects HandleTimeout(const OnShard&, roce::TimeNs now) {
+    return core_.HandleTimeout(host_, now);
+  }
+  roce::Polled PollTransmit(const OnShard&, roce::TimeNs now, roce::TxPacket& out,
+                            memory::SegmentList& payload) {
+    return core_.PollTransmit(host_, now, out, payload);
+  }
+  roce::Effects HandleTransmitFault(
+      const OnShard&, roce::TimeNs now, const roce::TxPacket& packet,
+      roce::CompletionStatus status = roce::CompletionStatus::kLocalProtectionError) {
+    return core_.HandleTransmitFault(host_, now, packet, status);
+  }
+  // Its durable flush has ended in `state`.
+  roce::Effects EndDurable(const OnShard&, roce::DurableState state) {
+    host_.NoteDurable(state);
+    return core_.NoteDurable();
+  }
+  // There may be room for the durable flush that waits for it.
+  roce::Effects RetryDurable(const OnShard&) { return core_.NoteDurable(); }
+  // Records that the core lends from the shard's pool, of this size class.
+  uint8_t record_class(const OnShard&) const { return record_class_; }
+  void LendRecords(const OnShard&, roce::SendRecord* records) { core_.LendRecords(records); }
+  roce::SendRecord* TakeRecordsBack(const OnShard&) { return core_.TakeRecordsBack(); }
+  // Records that the shard takes into its pool, and returns when it removes the queue pair.
+  RecordStorage& record_storage(const OnShard&) { return storage_; }
+  TimerNode& timer(const OnShard&) { return timer_; }
+  static QueuePair& OfTimer(TimerNode& node) { return *static_cast<Timer&>(node).owner; }
+
+  // ---- On the shard: verbs
   roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,
                             const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
-  void SetPath(const OnShard&, const roce::Path& to) {
-    path.Use(to, /*answers_marks=*/lane().congestion && roce::IsConnected(type()));
+  void SetPath(const OnShard&, const roce::Path& path) {
+    path_.Use(path, /*answers_marks=*/lane().congestion && roce::IsConnected(type()));
   }
-  // Before destruction: returns the receive WQE of the current message to its shared receive queue.
-  void GiveBackReceive(const OnShard& shard);
-  // On reset or destruction. Running copies continue, but their completions, events and frames, and
-  // the parked frames of the queue pair, are dropped.
-  void LeaveCopies(const OnShard&);
   // As ibv_query_qp.
   roce::QpAttributes Query(const OnShard&) const {
     roce::QpAttributes attributes;
-    core.Query(attributes);
+    core_.Query(attributes);
     return attributes;
   }
   QueuePairInfo Inspect(const OnShard& shard) const;
-  // A failure that the core does not know of: a ring holds impossible indices, or a payload could
-  // not be written. Fail moves the QP to ERR and raises the event.
-  bool HasFailed() const { return HasBrokenQueue() || host.copy_state().fault().failed(); }
-  void Fail(const OnShard& shard, roce::TimeNs now);
-  // Raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing in ERR or RESET.
-  void FailForQueue(const OnShard& shard, roce::TimeNs now);
-  bool HasBrokenQueue() const { return host.HasBrokenQueue() && !broken_handled_; }
+  // Before destruction: returns the receive WQE of the current message to its shared receive queue.
+  void GiveBackReceive(const OnShard& shard);
+  // XRC receive: `queue` is being destroyed.
+  void ForgetReceiveQueue(const OnShard&, const SharedReceiveQueue& queue);
+  // XRC receive: the programs that get its events.
+  QueuePairEvents& events(const OnShard&) { return events_; }
+
+  // ---- On the shard: packets
   // As QueuePairPath::Check.
   roce::DropReason CheckPath(const OnShard&, const roce::Packet& packet) const {
-    return path.Check(packet, type());
+    return path_.Check(packet, type());
   }
   // UD, which has no path: sends notifications to the source of `packet`.
   void SetNotificationPath(const OnShard&, const roce::Packet& packet) {
-    path.UseSourceOf(packet, lane().mac, qpn());
+    path_.UseSourceOf(packet, lane().mac, qpn());
   }
-  const roce::FrameTemplate& frame(const OnShard&) const { return path.frame(); }
+  const roce::FrameTemplate& frame(const OnShard&) const { return path_.frame(); }
+  // Raw packets: the queue pair that receives a frame with this key.
+  QueuePair& ReceiverOf(const OnShard&, const roce::FlowKey& key) {
+    return rss_ != nullptr ? rss_->Choose(key) : *this;
+  }
+  void CountSent(const OnShard&, uint32_t packets) { tx_packets_ += packets; }
+  void CountReceived(const OnShard&) { ++rx_packets_; }
+  void CountDrop(const OnShard&) { ++drops_; }
+  // It has joined or left a multicast group.
+  void CountGroup(const OnShard&, int change) {
+    multicast_groups_ += static_cast<uint32_t>(change);
+  }
+  bool is_in_groups(const OnShard&) const { return multicast_groups_ != 0; }
 
+  // ---- On the shard: new WQEs. The loop polls the producer index of a busy send queue. A quiet
+  // one is armed: its next post rings the doorbell. A caller that arms a queue then executes a full
+  // fence and checks the queue once more.
+  bool is_polled(const OnShard&) const { return is_polled_; }
+  // The doorbell has rung: a send queue that is rung often becomes polled.
+  void NoteRing(const OnShard&, uint64_t now_ns) {
+    if (!is_polled_ && now_ns - last_ring_ns_ < kHotRingNs) {
+      host_.send_queue().SetArmed(false);
+      is_polled_ = true;
+    }
+    last_ring_ns_ = now_ns;
+  }
+  void NoteWork(const OnShard&, uint64_t now_ns) { last_work_ns_ = now_ns; }
+  // A polled send queue should be armed again.
+  bool IsQuiet(const OnShard&, uint64_t now_ns) const {
+    return now_ns - last_work_ns_ >= kRearmAfterNs;
+  }
+  void ArmSends(const OnShard&) {
+    is_polled_ = false;
+    host_.send_queue().SetArmed(true);
+  }
+  // The receive queue is armed while new receives of the program cause something: in ERR they are
+  // flushed, and a peer without credits is told of them. True: it has just been armed.
+  bool UpdateReceiveArming(const OnShard&) {
+    const bool awaits = core_.AwaitsReceives();
+    if (awaits == watches_receives_) [[likely]]
+      return false;
+    watches_receives_ = awaits;
+    host_.recv_queue().SetArmed(awaits);
+    return awaits;
+  }
+  // There are WQEs of which HandleWork must be told.
+  bool HasNewWork(const OnShard&) {
+    return host_.send_queue().HasPosted() || (watches_receives_ && host_.recv_queue().HasPosted());
+  }
+  // The program has posted requests that can be sent now. Responses to the peer do not count.
+  bool HasPosted(const OnShard&) { return host_.send_queue().HasPosted() || core_.HasRequest(); }
+
+  // ---- On the shard: the lists of the loop
+  // True: it was not in the list of this receive burst.
+  bool Touch(const OnShard&) { return !std::exchange(is_touched_, true); }
+  void Untouch(const OnShard&) { is_touched_ = false; }
+  bool is_waiting_for_copies(const OnShard&) const { return copy_wait_.in != nullptr; }
+  // On reset or destruction. Running copies continue, but their completions, events and frames, and
+  // the parked frames of the queue pair, are dropped.
+  void LeaveCopies(const OnShard&);
   // Prefetches the lines that a visit or a packet touches.
-  void Prefetch() const { PrefetchLines(this, &path + 1); }
+  void Prefetch() const { PrefetchLines(this, &path_ + 1); }
   void PrefetchWork() const {
-    host.send_queue().PrefetchProducer();
-    host.send_queue().PrefetchNext();
+    host_.send_queue().PrefetchProducer();
+    host_.send_queue().PrefetchNext();
   }
-  // XRC receive: the programs that get its events.
-  QueuePairEvents& events(const OnShard&) { return events_; }
-  // Records that the shard takes into its pool, and returns when it removes the queue pair.
-  RecordStorage& record_storage(const OnShard&) { return storage_; }
 
-  // Used by the lcore for every packet.
-  uint64_t last_work_ns = 0;         // when it last had work
-  uint64_t last_ring_ns = 0;         // when the doorbell was last rung
-  uint32_t active_position = kNone;  // in the lcore's active list
-  bool polled = false;               // the send queue is not armed: the lcore polls it
-  bool touched = false;              // in the list of this receive burst
-  bool fails_after_copies = false;   // its completion queue has overflowed
-  bool watches_receives = false;     // the receive queue is armed (Core::AwaitsReceives)
-  uint8_t record_class = 0;          // size class of its borrowed records
-  bool blocks_own_multicast = false;
-  uint64_t tx_packets = 0;
-  uint64_t rx_packets = 0;
-  uint64_t drops = 0;
-  QueuePairHost host;
-  Core core;
-  struct Timer : TimerNode {
-    QueuePair* owner;
-  } timer;
-  QueuePairPath path;
-  std::shared_ptr<const RssGroup> rss;  // null: frames come to its own receive queue
-  roce::Dcqcn congestion;               // used only with congestion control
-  CopyWait copy_wait;
-  uint32_t multicast_groups = 0;  // of which it is a member
-
-  static constexpr uint32_t kNone = ~0u;
+  // ---- On the shard: failures that the core does not know of
+  // A ring holds impossible indices, or a payload could not be written. Fail moves the QP to ERR
+  // and raises the event.
+  bool HasFailed(const OnShard&) const {
+    return HasBrokenQueue() || host_.copy_state().fault().failed();
+  }
+  void Fail(const OnShard& shard, roce::TimeNs now);
+  // Its completion queue has overflowed: raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing
+  // in ERR or RESET.
+  void FailForQueue(const OnShard& shard, roce::TimeNs now);
+  // The same when the copies for which the queue pair waits are settled.
+  void FailForQueueLater(const OnShard&) { fails_after_copies_ = true; }
+  void ApplyLaterFailure(const OnShard& shard, roce::TimeNs now) {
+    if (!fails_after_copies_) [[likely]]
+      return;
+    fails_after_copies_ = false;
+    FailForQueue(shard, now);
+  }
 
  private:
+  friend class ActiveList;  // active_position_
+  friend class AppCopies;   // copy_wait_
+
+  static constexpr uint32_t kNotActive = ~0u;
+  // A queue pair whose doorbell rings twice within this time becomes polled.
+  static constexpr uint64_t kHotRingNs = 20'000;
+  // A polled queue pair without work for this time is armed again.
+  static constexpr uint64_t kRearmAfterNs = 30'000;
+
   QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
             const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
             const QueueLayout& layout, std::unique_ptr<TagReceiver> tags, SharedMemory memory,
             RecordStorage storage, ResourceStorage resources);
 
+  bool HasBrokenQueue() const { return host_.HasBrokenQueue() && !broken_handled_; }
   void MoveToError(roce::TimeNs now);
 
   struct HeldReceive {
@@ -145,6 +240,33 @@ class alignas(kCacheLineBytes) QueuePair {
   HeldReceive FindHeldReceive();
   void GiveBack(const OnShard& shard, const HeldReceive& held);
 
+  struct Timer : TimerNode {
+    QueuePair* owner;
+  };
+
+  // Touched by every visit and packet; see Prefetch.
+  uint64_t last_work_ns_ = 0;              // when it last had work
+  uint64_t last_ring_ns_ = 0;              // when the doorbell was last rung
+  uint32_t active_position_ = kNotActive;  // in the lcore's active list
+  bool is_polled_ = false;                 // the send queue is not armed
+  bool is_touched_ = false;                // in the list of this receive burst
+  bool fails_after_copies_ = false;        // see FailForQueueLater
+  bool watches_receives_ = false;          // the receive queue is armed
+  const uint8_t record_class_;
+  const bool blocks_own_multicast_;
+  uint64_t tx_packets_ = 0;
+  uint64_t rx_packets_ = 0;
+  uint64_t drops_ = 0;
+  QueuePairHost host_;
+  Core core_;
+  Timer timer_;
+  QueuePairPath path_;
+
+  // Rarely touched.
+  const std::shared_ptr<const RssGroup> rss_;  // null: frames come to its own receive queue
+  roce::Dcqcn congestion_;                     // used only with congestion control
+  CopyWait copy_wait_;
+  uint32_t multicast_groups_ = 0;  // of which it is a member
   bool broken_handled_ = false;
   QueuePairEvents events_;
   QueueLayout layout_;

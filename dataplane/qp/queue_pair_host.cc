@@ -119,7 +119,7 @@ bool QueuePairHost::FindReceiveQueue(uint32_t number) {
 
 void QueuePairHost::ForgetReceiveQueue(const SharedReceiveQueue& queue) {
   if (queues_.shared != &queue) return;
-  if (IsHeld()) copy_state_.held_by()->places.ForgetReceives(*this);
+  if (IsHeld()) HeldPlaces().ForgetReceives(*this);
   queues_.shared = nullptr;
   access_.keys = nullptr;
   access_.copies = nullptr;
@@ -152,10 +152,10 @@ AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
 MemoryStatus QueuePairHost::PlaceLater(const memory::SegmentList& segments,
                                        std::span<const std::byte> bytes) {
   // The worker parks packets meanwhile, but an XRC queue pair may have switched to another program.
-  if (access_.copies->IsRunning()) [[unlikely]]
+  if (access_.copies->IsRunning(OnThisShard())) [[unlikely]]
     return MemoryStatus::kFault;
-  access_.copies->Hold(*queue_pair_);
-  return access_.copies->places.Add(*this, segments, bytes);
+  access_.copies->Hold(OnThisShard(), *queue_pair_);
+  return access_.copies->places(OnThisShard()).Add(*this, segments, bytes);
 }
 
 MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& original) {
@@ -163,10 +163,10 @@ MemoryStatus QueuePairHost::AtomicLater(const AtomicCopy& wanted, uint64_t& orig
     original = done->original;
     return done->status;
   }
-  if (access_.copies->IsRunning()) [[unlikely]]
+  if (access_.copies->IsRunning(OnThisShard())) [[unlikely]]
     return MemoryStatus::kFault;
   // If there is no room, the packet is offered again as well.
-  access_.copies->AddAtomic(wanted);
+  access_.copies->AddAtomic(OnThisShard(), wanted);
   return MemoryStatus::kNotYet;
 }
 
@@ -230,7 +230,7 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
 
 void QueuePairHost::RaiseEvent(roce::QpEvent event) {
   // A program that reads the event finds the completions that led to it.
-  if (IsHeld() && copy_state_.held_by()->places.DeferEvent(*this, event)) [[unlikely]]
+  if (IsHeld() && HeldPlaces().DeferEvent(*this, event)) [[unlikely]]
     return;
   if (CompletionQueue* cq = queues_.recv_cq != nullptr ? queues_.recv_cq : queues_.send_cq)
     cq->PublishBurst(OnThisShard());

@@ -113,13 +113,16 @@ class QueuePairHost {
   bool IsHeld() const { return copy_state_.held_by() != nullptr; }
   // It must wait until copies are settled.
   bool MayNotRun() const {
-    return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning());
+    return IsHeld() || (access_.copies != nullptr && access_.copies->IsRunning(OnThisShard()));
   }
   // Visits the queue pair when it may run again.
-  void AwaitCopies() { (IsHeld() ? copy_state_.held_by() : access_.copies)->Await(*queue_pair_); }
+  void AwaitCopies() {
+    AppCopies* copies = IsHeld() ? copy_state_.held_by() : access_.copies;
+    copies->Await(OnThisShard(), *queue_pair_);
+  }
   bool HasRoomToGather() const {
-    return access_.copies == nullptr ||
-           (access_.copies->gathers.HasRoom() && !access_.copies->IsShut());
+    return access_.copies == nullptr || (access_.copies->gathers(OnThisShard()).HasRoom() &&
+                                         !access_.copies->IsShut(OnThisShard()));
   }
   // The copies that `packet` may need; null: none.
   AppCopies* CopiesFor(const roce::Packet& packet) const {
@@ -229,16 +232,16 @@ class QueuePairHost {
   memory::AccessContext Context() const { return {access_.pd, queues_.send_owner.qpn}; }
   void Complete(CompletionQueue& cq, const roce::Completion& completion, const CompletionOwner& who,
                 bool is_send) {
-    if (IsHeld() && copy_state_.held_by()->places.Defer(*this, cq, completion, who, is_send))
-        [[unlikely]] {
+    if (IsHeld() && HeldPlaces().Defer(*this, cq, completion, who, is_send)) [[unlikely]]
       return;
-    }
     if (!copy_state_.fault().failed()) [[likely]] {
       cq.Write(OnThisShard(), completion, who, is_send, now_ns());
     } else {
       CompleteBehindFault(cq, completion, who, is_send);
     }
   }
+  // Of a held queue pair.
+  PlaceBatch& HeldPlaces() const { return copy_state_.held_by()->places(OnThisShard()); }
   AppCopies* CopiesOfQueue(const roce::Packet& packet) const;
   static bool IsRemote(const memory::Segment& segment) {
     return segment.direct == nullptr && segment.kind == memory::SegmentKind::kMemory;

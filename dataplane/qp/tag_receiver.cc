@@ -261,10 +261,7 @@ void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool soli
     entry.tag_context = header_.context;
   }
   entry.flags |= ROCI_ABI_CQE_TAG;
-  if (host.IsHeld() &&
-      host.copy_state().held_by()->places.DeferEntry(host, *srq_.cq(), entry, solicited)) {
-    return;
-  }
+  if (host.IsHeld() && host.HeldPlaces().DeferEntry(host, *srq_.cq(), entry, solicited)) return;
   srq_.cq()->WriteEntry(host.OnThisShard(), entry, solicited || entry.status != 0, host.now_ns());
 }
 

@@ -10,7 +10,7 @@
 namespace roci::dataplane {
 
 // A ring of pointers, each queue pair in it at most once; its position is in
-// QueuePair::active_position. One thread. Storage grows in Reserve only.
+// QueuePair::active_position_. One thread. Storage grows in Reserve only.
 class ActiveList {
  public:
   ActiveList() : ring_(kFirstCapacity) {}
@@ -22,7 +22,7 @@ class ActiveList {
     uint32_t kept = 0;
     while (!empty()) {
       if (QueuePair* qp = Pop()) {
-        qp->active_position = kept;
+        qp->active_position_ = kept;
         bigger[kept++] = qp;
       }
     }
@@ -36,16 +36,16 @@ class ActiveList {
   uint32_t size() const { return tail_ - head_; }
 
   void Push(QueuePair& qp) {
-    if (qp.active_position != QueuePair::kNone) return;
+    if (qp.active_position_ != QueuePair::kNotActive) return;
     if (size() == ring_.size()) [[unlikely]]
       Compact();
-    qp.active_position = tail_ & Mask();
+    qp.active_position_ = tail_ & Mask();
     ring_[tail_++ & Mask()] = &qp;
   }
   // Null where a queue pair was removed.
   QueuePair* Pop() {
     QueuePair* qp = ring_[head_++ & Mask()];
-    if (qp != nullptr) qp->active_position = QueuePair::kNone;
+    if (qp != nullptr) qp->active_position_ = QueuePair::kNotActive;
     return qp;
   }
   // What Pop returns after `ahead` other calls; null if there is nothing.
@@ -53,9 +53,9 @@ class ActiveList {
     return ahead < size() ? ring_[(head_ + ahead) & Mask()] : nullptr;
   }
   void Remove(QueuePair& qp) {
-    if (qp.active_position == QueuePair::kNone) return;
-    ring_[qp.active_position] = nullptr;
-    qp.active_position = QueuePair::kNone;
+    if (qp.active_position_ == QueuePair::kNotActive) return;
+    ring_[qp.active_position_] = nullptr;
+    qp.active_position_ = QueuePair::kNotActive;
   }
 
  private:
@@ -69,7 +69,7 @@ class ActiveList {
     for (uint32_t from = head_; from != tail_; ++from) {
       QueuePair* qp = ring_[from & Mask()];
       if (qp == nullptr) continue;
-      qp->active_position = to & Mask();
+      qp->active_position_ = to & Mask();
       ring_[to++ & Mask()] = qp;
     }
     tail_ = to;

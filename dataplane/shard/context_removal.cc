@@ -20,9 +20,9 @@ constexpr uint32_t kHandlesInRow = 4096;
 constexpr uint32_t kWaitingCost = 8;
 constexpr uint32_t kMemberCost = ContextRemoval::kMostInRow;
 
-uint32_t CostOf(const QueuePair& qp) {
-  if (qp.multicast_groups != 0) return kMemberCost;
-  return qp.copy_wait.in != nullptr ? kWaitingCost : 1;
+uint32_t CostOf(const OnShard& shard, const QueuePair& qp) {
+  if (qp.is_in_groups(shard)) return kMemberCost;
+  return qp.is_waiting_for_copies(shard) ? kWaitingCost : 1;
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ bool ContextRemoval::RemoveQueuePairs(const OnShard& shard) {
   for (; next_handle_ < last && budget_ != 0; ++next_handle_) {
     QueuePair* qp = context_.FindQueuePair(shard, next_handle_);
     if (qp == nullptr) continue;
-    budget_ -= std::min(budget_, CostOf(*qp));
+    budget_ -= std::min(budget_, CostOf(shard, *qp));
     lcore_.worker(shard).RemoveQueuePair(*qp);
     const uint32_t qpn = qp->qpn().value();
     if (keys_stay && !context_.keys(shard).ReleaseWindowsOf(qpn, &windows_budget_)) {

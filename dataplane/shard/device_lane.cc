@@ -50,7 +50,7 @@ void DeviceLane::Remove(const OnShard& shard, QueuePair& qp) {
   assert(slot == &qp);
   slot = nullptr;
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
-  if (qp.multicast_groups != 0) multicast.RemoveAll(shard, qp);
+  if (qp.is_in_groups(shard)) multicast.RemoveAll(shard, qp);
 }
 
 void DeviceLane::UseLink(const OnShard&, uint32_t max_frame_bytes, uint32_t line_rate_kbps) {

@@ -49,7 +49,7 @@ uint32_t ShardClient::lcore_index() const { return lcore_->index(); }
 void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
   CallBetweenCopies([&](const OnShard& shard) {
     AppCopies& copies = context_->copies();
-    if (!copies.IsIdle()) copies.Keep(shard, std::move(mappings));
+    if (!copies.IsIdle(shard)) copies.Keep(shard, std::move(mappings));
   });
 }
 
@@ -61,8 +61,8 @@ auto ShardClient::CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnS
   if constexpr (std::is_void_v<Result>) {
     const auto try_once = [&](const OnShard& shard) {
       const AppCopies& copies = context_->copies();
-      if (!copies.IsIdle() && !copies.IsStalled()) return false;
-      if (!copies.IsIdle()) settled_at_end_ = copies.settled() + 1;
+      if (!copies.IsIdle(shard) && !copies.IsStalled()) return false;
+      if (!copies.IsIdle(shard)) settled_at_end_ = copies.settled() + 1;
       f(shard);
       return true;
     };
@@ -416,7 +416,7 @@ ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
     const roce::ModifyResult result =
         qp.Modify(shard, worker.RefreshTime(), command.attributes, command.mask, command.path);
     if (result == roce::ModifyResult::kOk) worker.ScheduleVisit(qp);
-    return ModifiedQueuePair{result, qp.core.state()};
+    return ModifiedQueuePair{result, qp.core(shard).state()};
   });
 }
 

@@ -249,7 +249,7 @@ absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& grou
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
     if (!lane.multicast.Add(shard, group, qp)) return false;
-    ++qp.multicast_groups;
+    qp.CountGroup(shard, 1);
     return true;
   });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
@@ -259,7 +259,7 @@ absl::Status ShardedDevice::DetachMulticast(QueuePair& qp, const roce::Gid& grou
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
     if (!lane.multicast.Remove(shard, group, qp)) return false;
-    --qp.multicast_groups;
+    qp.CountGroup(shard, -1);
     return true;
   });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");

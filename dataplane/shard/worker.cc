@@ -197,25 +197,21 @@ void Worker::RingAll(uint32_t count) {
 // A queue pair that is rung often becomes polled. One that is rung rarely stays armed and is
 // visited once.
 void Worker::Ring(QueuePair& qp) {
-  if (!qp.polled && now_ - qp.last_ring_ns < kHotRingNs) {
-    qp.host.send_queue().SetArmed(false);
-    qp.polled = true;
-  }
-  qp.last_ring_ns = now_;
+  qp.NoteRing(shard_, now_);
   active_.Push(qp);
 }
 
 uint32_t Worker::ExpireTimers() {
   return wheel_.Advance(now_, kTimersPerRound, [&](TimerNode& node) {
-    QueuePair& qp = *static_cast<QueuePair::Timer&>(node).owner;
-    if (qp.host.MayNotRun()) [[unlikely]] {
-      wheel_.Set(qp.timer, now_ + kHeldTimerNs);
+    QueuePair& qp = QueuePair::OfTimer(node);
+    if (qp.host(shard_).MayNotRun()) [[unlikely]] {
+      wheel_.Set(node, now_ + kHeldTimerNs);
       return;
     }
     // The timeout may be later now than when the timer was set.
-    if (qp.core.NextTimeout() <= now_) {
+    if (qp.core(shard_).NextTimeout() <= now_) {
       stats_.timer_expiries.Add(1);
-      if (qp.core.HandleTimeout(qp.host, now_).has_transmit) active_.Push(qp);
+      if (qp.HandleTimeout(shard_, now_).has_transmit) active_.Push(qp);
       ApplyEffects(qp);
       return;
     }
@@ -233,9 +229,9 @@ uint32_t Worker::FailUsers() {
   for (; handle < end; ++handle) {
     QueuePair* qp = context.FindQueuePair(shard_, handle);
     if (qp == nullptr || (qp->send_cq() != &cq && qp->recv_cq() != &cq)) continue;
-    if (qp->host.MayNotRun()) {
-      qp->fails_after_copies = true;
-      qp->host.AwaitCopies();
+    if (qp->host(shard_).MayNotRun()) {
+      qp->FailForQueueLater(shard_);
+      qp->host(shard_).AwaitCopies();
       continue;
     }
     qp->FailForQueue(shard_, now_);
@@ -310,9 +306,10 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   DeviceLane::Of(qp.lane()).Remove(shard_, qp);
   active_.Remove(qp);
   ForgetDurable(qp);
-  wheel_.Cancel(qp.timer);
-  if (roce::SendRecord* lent = qp.core.TakeRecordsBack()) records_.Return(qp.record_class, lent);
-  qp.record_storage(shard_) = records_.Remove(qp.record_class);
+  wheel_.Cancel(qp.timer(shard_));
+  if (roce::SendRecord* lent = qp.TakeRecordsBack(shard_))
+    records_.Return(qp.record_class(shard_), lent);
+  qp.record_storage(shard_) = records_.Remove(qp.record_class(shard_));
 }
 
 void Worker::ScheduleVisit(QueuePair& qp) {

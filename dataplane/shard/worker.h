@@ -126,10 +126,6 @@ class Worker final : public DurableService {
       kDoorbellsPerRound + Doorbells::kWordBits - 1;  // a word is collected as a whole
   static constexpr uint32_t kTimersPerRound = 64;
   static constexpr uint32_t kWalkedPerRound = 256;
-  // A queue pair whose doorbell rings twice within this time becomes polled.
-  static constexpr uint64_t kHotRingNs = 20'000;
-  // A polled queue pair without work for this time is armed again.
-  static constexpr uint64_t kRearmAfterNs = 30'000;
   static constexpr uint32_t kBurst = DeviceLane::kBurst;
   static constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
 
@@ -212,7 +208,7 @@ class Worker final : public DurableService {
   void FinishRearming();
 
   // worker_copies.cc
-  static bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet);
+  bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) const;
   bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool RunCopies(uint32_t& work);
@@ -227,7 +223,6 @@ class Worker final : public DurableService {
   // worker_durable.cc
   uint32_t CollectDurable();
   void RetryDurable(const void* charged_to);
-  void WakeDurable(QueuePair& qp);
   void ForgetDurable(QueuePair& qp);
   uint64_t DurableSleepNs() const;
 

@@ -21,29 +21,32 @@ constexpr uint64_t kRefusedRetryNs = roce::kNsPerMs;
 // A packet must wait while nothing may be added to the batch, or the batch lacks room; while
 // payload that the packet reports is not placed yet; and behind frames that already wait.
 // PlaceBatch::HasRoom() includes room for the flush of a queue pair that this packet moves to ERR.
-bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) {
-  if (copies.IsRunning() || qp.host.copy_state().parked_in() != nullptr || copies.IsShut()) {
+bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) const {
+  if (copies.IsRunning(shard_) || qp.host(shard_).copy_state().parked_in() != nullptr ||
+      copies.IsShut(shard_)) {
     return true;
   }
   // One completion for a receive; for a response, one for each request that it may complete.
-  const uint32_t completions = packet.info->is_request ? 1 : 1 + qp.core.UnfinishedRequests();
-  if (!copies.places.empty() && !copies.places.HasRoom(completions)) return true;
-  if (!copies.HasRoomForFrame()) return true;
+  const uint32_t completions =
+      packet.info->is_request ? 1 : 1 + qp.core(shard_).UnfinishedRequests();
+  const PlaceBatch& places = copies.places(shard_);
+  if (!places.empty() && !places.HasRoom(completions)) return true;
+  if (!copies.HasRoomForFrame(shard_)) return true;
   // The next message of an XRC queue pair may use another program's memory, and tag matching
   // completes one message at a time.
-  return qp.host.IsHeld() &&
-         (packet.info->NeedsPlaced() || qp.host.is_of_domain() || qp.host.has_tags());
+  return qp.host(shard_).IsHeld() && (packet.info->NeedsPlaced() ||
+                                      qp.host(shard_).is_of_domain() || qp.host(shard_).has_tags());
 }
 
 // True: took the caller's reference to the frame, the only one. False: the caller keeps its
 // reference; the frame was dropped for this queue pair, or its reference count was raised.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
                   Sharing sharing) {
-  const CopyState& state = qp.host.copy_state();
+  const CopyState& state = qp.host(shard_).copy_state();
   AppCopies& where = state.parked_in() != nullptr ? *state.parked_in()
                      : state.held_by() != nullptr ? *state.held_by()
                                                   : copies;
-  if (!where.Park(frame, lane, qp)) {
+  if (!where.Park(shard_, frame, lane, qp)) {
     lane.counters.rx_memory_dropped.Add(1);
     return false;
   }
@@ -60,8 +63,9 @@ bool Worker::KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* fram
     rte_mbuf_refcnt_update(frame, 1);
     shares_frames_ = true;
   }
-  copies.Keep(frame, sharing == Sharing::kNobody && lane.wire != nullptr &&
-                         rte_mbuf_refcnt_read(frame) == 1);
+  copies.Keep(
+      shard_, frame,
+      sharing == Sharing::kNobody && lane.wire != nullptr && rte_mbuf_refcnt_read(frame) == 1);
   return sharing == Sharing::kNobody;
 }
 
@@ -73,7 +77,7 @@ bool Worker::RunCopies(uint32_t& work) {
     AppCopies& copies = *collecting_.front();
     collecting_.erase(collecting_.begin());
     if (copies.IsOverLimit()) [[unlikely]] {
-      copies.SetRefused(true);
+      copies.SetRefused(shard_, true);
       refused_.push_back(&copies);
     } else if (!RunCopies(copies)) {
       return false;
@@ -84,9 +88,9 @@ bool Worker::RunCopies(uint32_t& work) {
 }
 
 bool Worker::RunCopies(AppCopies& copies) {
-  copies.Begin();
-  if (copies.HasCopier() && copies.HandOver()) [[unlikely]] {
-    copies.Detach();
+  copies.Begin(shard_);
+  if (copies.HasCopier() && copies.HandOver(shard_)) [[unlikely]] {
+    copies.Detach(shard_);
     detached_.push_back(&copies);
     return true;
   }
@@ -98,7 +102,7 @@ bool Worker::RunCopies(AppCopies& copies) {
     return false;
   RefreshTime();
   if (copies.IsGone()) [[unlikely]] {
-    copies.Detach();
+    copies.Detach(shard_);
     copies.SetDone();
     ForgetOrphan(copies);
   } else {
@@ -108,7 +112,7 @@ bool Worker::RunCopies(AppCopies& copies) {
 }
 
 void Worker::DetachCopy() {
-  running_copy_->Detach();
+  running_copy_->Detach(shard_);
   running_copy_->CountCopier();
   detached_.push_back(running_copy_);
 }
@@ -131,7 +135,7 @@ uint32_t Worker::CollectCopies() {
   }
   if (!refused_.empty() && now_ >= refused_retry_ns_) {
     refused_retry_ns_ = now_ + kRefusedRetryNs;
-    for (AppCopies* copies : refused_) copies->SetRefused(false);
+    for (AppCopies* copies : refused_) copies->SetRefused(shard_, false);
     collecting_.insert(collecting_.end(), refused_.begin(), refused_.end());
     refused_.clear();
   }
@@ -146,12 +150,12 @@ bool Worker::CopiesPending() const {
 
 void Worker::SettleCopies(AppCopies& copies) {
   const bool was_detached = copies.IsDetached();
-  copies.Settle();
-  copies.gathers.Settle([&](const GatherBatch::Frame& frame) {
+  copies.Settle(shard_);
+  copies.gathers(shard_).Settle([&](const GatherBatch::Frame& frame) {
     if (!was_detached) frame.lane->Unreserve();
     SendGathered(frame);
   });
-  for (const AppCopies::Kept& kept : copies.TakeKept()) {
+  for (const AppCopies::Kept& kept : copies.TakeKept(shard_)) {
     rte_mbuf* frame = kept.frame;
     if (kept.to_stash) {
       stash_.Put(&frame, 1);
@@ -159,16 +163,13 @@ void Worker::SettleCopies(AppCopies& copies) {
       rte_pktmbuf_free(frame);
     }
   }
-  copies.VisitWaiting([this](QueuePair& qp) {
-    if (qp.fails_after_copies) [[unlikely]] {
-      qp.fails_after_copies = false;
-      qp.FailForQueue(shard_, now_);
-    }
+  copies.VisitWaiting(shard_, [this](QueuePair& qp) {
+    qp.ApplyLaterFailure(shard_, now_);
     VisitAfterPackets(qp);
     // It may have been rung while it was held, or is polled.
     active_.Push(qp);
   });
-  Unpark(copies.TakeParked());
+  Unpark(copies.TakeParked(shard_));
   VisitTouched();
   if (!orphans_.empty()) [[unlikely]]
     ForgetOrphan(copies);
@@ -195,14 +196,14 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   if (frame.qp == nullptr) return;
   QueuePair& qp = *frame.qp;
   stats_.memory_faults.Add(1);
-  if (qp.core.HandleTransmitFault(qp.host, now_, frame.packet).has_transmit) active_.Push(qp);
+  if (qp.HandleTransmitFault(shard_, now_, frame.packet).has_transmit) active_.Push(qp);
   ApplyEffects(qp);
 }
 
 // Headers and ICRC of parked frames were checked at their arrival.
 void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
   for (const AppCopies::Parked& each : parked) {
-    if (each.qp != nullptr) each.qp->host.copy_state().Unpark();
+    if (each.qp != nullptr) each.qp->host(shard_).copy_state().Unpark();
   }
   roce::Packet packet;
   for (const AppCopies::Parked& each : parked) {
@@ -220,21 +221,21 @@ void Worker::Unpark(std::span<const AppCopies::Parked> parked) {
 void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   std::erase(collecting_, copies.get());
   std::erase(refused_, copies.get());
-  for (const AppCopies::Parked& each : copies->TakeParked()) {
-    if (each.qp != nullptr) each.qp->host.copy_state().Unpark();
+  for (const AppCopies::Parked& each : copies->TakeParked(shard_)) {
+    if (each.qp != nullptr) each.qp->host(shard_).copy_state().Unpark();
     rte_pktmbuf_free(each.frame);
   }
   // A queue pair of an XRC domain outlives the program whose receive WQE it used.
-  copies->Abandon([this](QueuePair& qp) { active_.Push(qp); });
-  if (!copies->IsRunning()) {
-    copies->gathers.ReleaseLanes();
+  copies->Abandon(shard_, [this](QueuePair& qp) { active_.Push(qp); });
+  if (!copies->IsRunning(shard_)) {
+    copies->gathers(shard_).ReleaseLanes();
     return;
   }
   if (copies->IsDone() && copies->IsGone()) {
     std::erase(detached_, copies.get());
     return;
   }
-  if (!copies->IsDetached()) copies->Detach();
+  if (!copies->IsDetached()) copies->Detach(shard_);
   orphans_.push_back(std::move(copies));
 }
 

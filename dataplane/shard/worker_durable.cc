@@ -40,8 +40,8 @@ uint32_t Worker::CollectDurable() {
     if (!ok) stats_.durable_failures.Add(1);
     if (owner != nullptr) {
       QueuePair& qp = *static_cast<QueuePair*>(owner);
-      qp.host.NoteDurable(ok ? roce::DurableState::kDone : roce::DurableState::kFailed);
-      WakeDurable(qp);
+      const auto state = ok ? roce::DurableState::kDone : roce::DurableState::kFailed;
+      if (qp.EndDurable(shard_, state).has_transmit) active_.Push(qp);
     }
     RetryDurable(charged_to);
   });
@@ -59,13 +59,9 @@ void Worker::RetryDurable(const void* charged_to) {
   std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) {
     if (left == 0 || (charged_to != nullptr && waiter.charged_to != charged_to)) return false;
     --left;
-    WakeDurable(*waiter.qp);
+    if (waiter.qp->RetryDurable(shard_).has_transmit) active_.Push(*waiter.qp);
     return true;
   });
-}
-
-void Worker::WakeDurable(QueuePair& qp) {
-  if (qp.core.NoteDurable().has_transmit) active_.Push(qp);
 }
 
 uint64_t Worker::DurableSleepNs() const { return durable_waiters_.empty() ? ~0ull : kRetryNs; }

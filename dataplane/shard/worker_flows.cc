@@ -88,27 +88,27 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
 
 void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& key,
                         const rte_mbuf& frame, uint32_t tag) {
-  QueuePair& target = qp.rss != nullptr ? qp.rss->Choose(key) : qp;
+  QueuePair& target = qp.ReceiverOf(shard_, key);
   // One frame may be delivered to many queue pairs.
   if (touched_count_ == touched_.size()) VisitTouched();
   const std::span<const std::byte> bytes = BytesOf(&frame);
   const roce::Packet packet = AsPacket(bytes);
-  AppCopies& copies = target.host.copies();
-  if (!copies.IsIdle() && MustWait(copies, target, packet)) {
+  AppCopies& copies = target.host(shard_).copies();
+  if (!copies.IsIdle(shard_) && MustWait(copies, target, packet)) {
     lane.counters.rx_memory_dropped.Add(1);
     return;
   }
-  copies.places.BeginPacket(packet);
+  copies.places(shard_).BeginPacket(packet);
   const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
-  const DropReason reason = target.core.HandleFrame(target.host, bytes, info);
+  const DropReason reason = target.HandleFrame(shard_, bytes, info);
   Touch(target);
   // Only the frame's reference count changes.
-  if (target.host.IsHeld()) {
+  if (target.host(shard_).IsHeld()) {
     KeepFrame(copies, lane, const_cast<rte_mbuf*>(&frame), Sharing::kOthers);
   }
-  ++target.rx_packets;
+  target.CountReceived(shard_);
   if (reason != DropReason::kNone) {
-    ++target.drops;
+    target.CountDrop(shard_);
     lane.counters.Drop(reason);
   }
 }

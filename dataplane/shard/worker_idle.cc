@@ -118,7 +118,7 @@ bool Worker::RearmAll() {
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
     // In the list though it is armed: it was rung and waits for its visit.
-    if (!qp->polled || qp->core.HasTransmit()) {
+    if (!qp->is_polled(shard_) || qp->core(shard_).HasTransmit()) {
       active_.Push(*qp);
     } else {
       Rearm(*qp);

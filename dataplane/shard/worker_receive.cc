@@ -156,41 +156,39 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
 // frame.
 bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                      Sharing sharing) {
-  AppCopies* copies = qp.host.CopiesFor(packet);
-  const bool is_plain =
-      copies == nullptr ||
-      (copies->IsIdle() && qp.host.copy_state().parked_in() == nullptr && !copies->IsShut());
+  AppCopies* copies = qp.host(shard_).CopiesFor(packet);
+  const bool is_plain = copies == nullptr || (copies->IsIdle(shard_) &&
+                                              qp.host(shard_).copy_state().parked_in() == nullptr &&
+                                              !copies->IsShut(shard_));
   if (!is_plain && MustWait(*copies, qp, packet)) [[unlikely]] {
     return Park(*copies, qp, lane, frame, sharing);
   }
-  ++qp.rx_packets;
+  qp.CountReceived(shard_);
   DropReason reason = qp.CheckPath(shard_, packet);
   bool is_kept = false;
   if (reason == DropReason::kNone) [[likely]] {
     if (copies != nullptr) [[likely]]
-      copies->places.BeginPacket(packet);
-    const roce::PacketEffects effects = qp.core.HandlePacket(qp.host, now_, packet);
+      copies->places(shard_).BeginPacket(packet);
+    const roce::PacketEffects effects = qp.HandlePacket(shard_, now_, packet);
     reason = effects.reason;
     if (effects.cnp_to_source) [[unlikely]]
       qp.SetNotificationPath(shard_, packet);
     Touch(qp);
-    if (copies != nullptr && copies->places.HasPayloadOfPacket()) [[unlikely]]
+    if (copies != nullptr && copies->places(shard_).HasPayloadOfPacket()) [[unlikely]]
       is_kept = KeepFrame(*copies, lane, frame, sharing);
     // Without room the packet is lost, and the peer retransmits it.
     if (effects.offer_again) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
   }
   if (reason != DropReason::kNone) [[unlikely]] {
-    ++qp.drops;
+    qp.CountDrop(shard_);
     lane.counters.Drop(reason);
   }
   return is_kept;
 }
 
 void Worker::Touch(QueuePair& qp) {
-  if (qp.touched) return;
-  qp.touched = true;
-  touched_[touched_count_++] = &qp;
+  if (qp.Touch(shard_)) touched_[touched_count_++] = &qp;
 }
 
 bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
@@ -252,7 +250,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
 bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
   const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
   for (QueuePair* member : members) {
-    if (member->blocks_own_multicast && IsOwnDatagram(lane, *member, packet)) continue;
+    if (member->blocks_own_multicast() && IsOwnDatagram(lane, *member, packet)) continue;
     // A burst may touch more queue pairs than it has frames.
     if (touched_count_ == touched_.size()) VisitTouched();
     lane.counters.rx_roce_packets.Add(1);
@@ -280,19 +278,19 @@ void Worker::SpreadMulticast(DeviceLane& lane, const rte_mbuf* frame) {
 void Worker::VisitTouched() {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
-    qp.touched = false;
-    if (!qp.host.IsHeld()) [[likely]]
+    qp.Untouch(shard_);
+    if (!qp.host(shard_).IsHeld()) [[likely]]
       VisitAfterPackets(qp);
   }
   touched_count_ = 0;
 }
 
 void Worker::VisitAfterPackets(QueuePair& qp) {
-  qp.last_work_ns = now_;
+  qp.NoteWork(shard_, now_);
   // Before the queue pair acknowledges payload that was not placed.
-  if (qp.HasFailed()) [[unlikely]]
+  if (qp.HasFailed(shard_)) [[unlikely]]
     qp.Fail(shard_, now_);
-  if (qp.core.HasTransmit() && Transmit(qp).has_more) active_.Push(qp);
+  if (qp.core(shard_).HasTransmit() && Transmit(qp).has_more) active_.Push(qp);
   ApplyEffects(qp);
 }
 

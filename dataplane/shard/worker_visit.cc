@@ -18,9 +18,6 @@ namespace {
 constexpr uint32_t kPrefetchStateAhead = 6;
 constexpr uint32_t kPrefetchWorkAhead = 3;
 
-// The program has posted requests that can be sent now. Responses to the peer do not count.
-bool HasPosted(QueuePair& qp) { return qp.host.send_queue().HasPosted() || qp.core.HasRequest(); }
-
 // The identification of a packet's IPv4 header: the low 16 bits of the PSN. Packets of a message
 // then have consecutive ones, like the segments that the kernel makes of a GSO frame
 // (port/udp_gso.h). As DF is set, it need not be unique (RFC 6864).
@@ -39,17 +36,17 @@ uint32_t Worker::VisitActive() {
     PrefetchAhead();
     QueuePair* qp = active_.Pop();
     if (qp == nullptr) continue;
-    if (qp->host.MayNotRun()) [[unlikely]] {
-      qp->host.AwaitCopies();
+    if (qp->host(shard_).MayNotRun()) [[unlikely]] {
+      qp->host(shard_).AwaitCopies();
       continue;
     }
     const Progress made = Visit(*qp);
     work += made.work;
-    if (made.work != 0) qp->last_work_ns = now_;
+    if (made.work != 0) qp->NoteWork(shard_, now_);
     if (made.has_more) {
       active_.Push(*qp);
-    } else if (qp->polled) {
-      if (now_ - qp->last_work_ns < kRearmAfterNs) {
+    } else if (qp->is_polled(shard_)) {
+      if (!qp->IsQuiet(shard_, now_)) {
         active_.Push(*qp);
       } else {
         Rearm(*qp);
@@ -68,13 +65,11 @@ void Worker::PrefetchAhead() {
 }
 
 Worker::Progress Worker::Visit(QueuePair& qp) {
-  SendQueue& sends = qp.host.send_queue();
+  const SendQueue& sends = qp.host(shard_).send_queue();
   const uint32_t taken = sends.taken();
-  if (sends.HasPosted() || (qp.watches_receives && qp.host.recv_queue().HasPosted())) {
-    qp.core.HandleWork(qp.host, now_);
-  }
+  if (qp.HasNewWork(shard_)) qp.HandleWork(shard_, now_);
   Progress made{};
-  if (qp.core.HasTransmit()) made = Transmit(qp);
+  if (qp.core(shard_).HasTransmit()) made = Transmit(qp);
   made.work += sends.taken() - taken;
   return made;
 }
@@ -84,16 +79,17 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0, bytes = 0;
   bool has_more = true;
-  if (qp.core.NeedsRecords()) qp.core.LendRecords(records_.Borrow(qp.record_class));
+  if (qp.core(shard_).NeedsRecords())
+    qp.LendRecords(shard_, records_.Borrow(qp.record_class(shard_)));
   while (sent < kPacketBudget && bytes < kByteBudget) {
     // PollTransmit must not be undone, so room for the packet is ensured before.
-    if (!HasRoom(lane) || !qp.host.HasRoomToGather()) [[unlikely]]
+    if (!HasRoom(lane) || !qp.host(shard_).HasRoomToGather()) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
       lane.counters.no_frame_buffer.Add(1);
       break;
     }
-    const roce::Polled polled = qp.core.PollTransmit(qp.host, now_, tx_, payload_);
+    const roce::Polled polled = qp.PollTransmit(shard_, now_, tx_, payload_);
     if (!polled) {
       has_more = polled.has_more;
       break;
@@ -102,9 +98,10 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
     Emit(qp, lane, polled);
     ++sent;
     // The next packet of an XRC queue pair may use another program's memory.
-    if (qp.host.IsHeld() && (polled.completes_once_sent || qp.host.is_of_domain())) break;
+    if (qp.host(shard_).IsHeld() && (polled.completes_once_sent || qp.host(shard_).is_of_domain()))
+      break;
   }
-  qp.tx_packets += sent;
+  qp.CountSent(shard_, sent);
   lane.counters.tx_roce_packets.Add(sent);
   stats_.tx_packets.Add(sent);
   sent_this_round_ += sent;
@@ -140,10 +137,11 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
     lane.Reserve();
     return;
   }
-  if (qp.host.IsHeld()) [[unlikely]] {
+  if (qp.host(shard_).IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
     lane.Reserve();
-    qp.host.copy_state().held_by()->gathers.Hold(FrameOf(qp, polled, buffer, nullptr));
+    qp.host(shard_).copy_state().held_by()->gathers(shard_).Hold(
+        FrameOf(qp, polled, buffer, nullptr));
     return;
   }
   if (polled.fill_checksums) [[unlikely]]
@@ -157,7 +155,7 @@ void Worker::FailTransmit(QueuePair& qp) {
   stats_.memory_faults.Add(1);
   const auto status = lacks_path_ ? roce::CompletionStatus::kLocalQpOperationError
                                   : roce::CompletionStatus::kLocalProtectionError;
-  qp.core.HandleTransmitFault(qp.host, now_, tx_, status);
+  qp.HandleTransmitFault(shard_, now_, tx_, status);
 }
 
 uint32_t Worker::ReceiverOf(const QueuePair& qp, roce::Polled polled) const {
@@ -187,7 +185,7 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
   if (polled.kind != Kind::kPacket) [[unlikely]] {
     if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
     if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
-    frame = qp.host.context().addresses(shard_).Find(polled.address_handle, qp.pd());
+    frame = qp.host(shard_).context().addresses(shard_).Find(polled.address_handle, qp.pd());
     if (frame == nullptr) {
       lacks_path_ = true;
       return 0;
@@ -242,13 +240,13 @@ uint32_t Worker::EncodeLater(QueuePair& qp, roce::Polled polled, const roce::Fra
 
 memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame,
                                          std::byte* to) {
-  AppCopies& copies = qp.host.copies();
+  AppCopies& copies = qp.host(shard_).copies();
   // An XRC queue pair may use another program's memory now.
-  if (copies.IsRunning()) [[unlikely]]
+  if (copies.IsRunning(shard_)) [[unlikely]]
     return memory::MemoryStatus::kFault;
-  const memory::MemoryStatus status = copies.gathers.Add(frame, to, payload_);
+  const memory::MemoryStatus status = copies.gathers(shard_).Add(frame, to, payload_);
   if (status != memory::MemoryStatus::kOk) return status;
-  copies.Hold(qp);
+  copies.Hold(shard_, qp);
   gathers_later_ = true;
   return status;
 }
@@ -258,51 +256,45 @@ uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_
   end = std::min({end, context.handle_end(), handle + kWalkedPerRound});
   for (; handle < end; ++handle) {
     QueuePair* qp = context.FindQueuePair(shard_, handle);
-    if (qp != nullptr && HasPosted(*qp)) break;
+    if (qp != nullptr && qp->HasPosted(shard_)) break;
   }
   return handle;
 }
 
 bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t handle) {
   QueuePair* qp = context.FindQueuePair(shard_, handle);
-  if (qp == nullptr || !HasPosted(*qp)) return false;
-  if (qp->host.MayNotRun()) return !qp->host.copies().IsStalled();
+  if (qp == nullptr || !qp->HasPosted(shard_)) return false;
+  if (qp->host(shard_).MayNotRun()) return !qp->host(shard_).copies().IsStalled();
   const Progress made = Visit(*qp);
   ApplyEffects(*qp);
-  return made.work != 0 && HasPosted(*qp);
+  return made.work != 0 && qp->HasPosted(shard_);
 }
 
 // Called after every call into the core: handles broken queues, the timer and changes of state.
 void Worker::ApplyEffects(QueuePair& qp) {
-  if (qp.HasFailed()) [[unlikely]]
+  if (qp.HasFailed(shard_)) [[unlikely]]
     qp.Fail(shard_, now_);
-  if (qp.core.HasIdleRecords()) records_.Return(qp.record_class, qp.core.TakeRecordsBack());
+  if (qp.core(shard_).HasIdleRecords())
+    records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
   NoteState(qp);
   SetTimer(qp);
 }
 
-// The receive queue is armed while new receives of the program cause something: in ERR they are
-// flushed, and a peer without credits is told of them.
 void Worker::NoteState(QueuePair& qp) {
-  const bool awaits = qp.core.AwaitsReceives();
-  if (awaits == qp.watches_receives) [[likely]]
+  if (!qp.UpdateReceiveArming(shard_)) [[likely]]
     return;
-  qp.watches_receives = awaits;
-  qp.host.recv_queue().SetArmed(awaits);
-  if (!awaits) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   active_.Push(qp);
 }
 
 void Worker::SetTimer(QueuePair& qp) {
-  const roce::TimeNs next = qp.core.NextTimeout();
+  const roce::TimeNs next = qp.core(shard_).NextTimeout();
   // A timer that is set too early stays, and is set again when it expires.
-  if (next < qp.timer.expiry_ns) wheel_.Set(qp.timer, next);
+  if (next < qp.timer(shard_).expiry_ns) wheel_.Set(qp.timer(shard_), next);
 }
 
 void Worker::Rearm(QueuePair& qp) {
-  qp.polled = false;
-  qp.host.send_queue().SetArmed(true);
+  qp.ArmSends(shard_);
   rearmed_[rearmed_count_++] = &qp;
 }
 
@@ -311,7 +303,7 @@ void Worker::Rearm(QueuePair& qp) {
 void Worker::FinishRearming() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < rearmed_count_; ++i) {
-    if (rearmed_[i]->host.send_queue().HasNew()) active_.Push(*rearmed_[i]);
+    if (rearmed_[i]->host(shard_).send_queue().HasNew()) active_.Push(*rearmed_[i]);
   }
   rearmed_count_ = 0;
 }

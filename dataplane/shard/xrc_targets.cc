@@ -70,11 +70,7 @@ bool XrcTargets::RemoveQueue(const OnShard& shard, SharedReceiveQueue& srq, size
   // No message can name the queue from now on.
   if (next == 0) device_.lane(lcore_.index()).receive_queues.Remove(shard, srq);
   const size_t end = std::min(targets_.size(), next + kMostInRow);
-  for (; next < end; ++next) {
-    QueuePair& qp = *targets_[next];
-    qp.core.ForgetReceiveQueue(srq.number());
-    qp.host.ForgetReceiveQueue(srq);
-  }
+  for (; next < end; ++next) targets_[next]->ForgetReceiveQueue(shard, srq);
   return next < targets_.size();
 }
 

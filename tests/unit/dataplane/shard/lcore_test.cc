@@ -189,9 +189,10 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
   uint32_t looks = 0;
   node.client().lcore().Call([&](const dataplane::OnShard& shard) {
     dataplane::Worker& worker = node.client().lcore().worker(shard);
-    queue->armed = 0;
-    qp.qp().polled = true;
-    qp.qp().last_work_ns = 0;  // long ago
+    // Polled, and without work for long.
+    qp.qp().NoteRing(shard, 1);
+    qp.qp().NoteRing(shard, 2);
+    qp.qp().NoteWork(shard, 0);
     looks = ForEachStep(
         {reinterpret_cast<const std::byte*>(queue), sizeof(*queue)},
         [&] {
@@ -200,8 +201,7 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
           worker.RunOnce();
         },
         program);
-    queue->armed = 1;
-    qp.qp().polled = false;
+    qp.qp().ArmSends(shard);
   });
   if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
   EXPECT_TRUE(was_armed);

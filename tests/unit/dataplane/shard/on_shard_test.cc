@@ -6,9 +6,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/async_events.h"
 #include "dataplane/qp/completion_events.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/queue_pair_events.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/tag_queue.h"
@@ -54,6 +56,32 @@ TEST(OnShard, QueuesNeedTheToken) {
   EXPECT_NEEDS_TOKEN(SharedReceiveQueue, GiveBack, std::declval<roce::RecvWqe&>());
   EXPECT_NEEDS_TOKEN(SharedReceiveQueue, Fail);
   EXPECT_NEEDS_TOKEN(TagQueue, Serve, 0);
+}
+
+TEST(OnShard, QueuePairsNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(QueuePair, core);
+  EXPECT_NEEDS_TOKEN(QueuePair, host);
+  EXPECT_NEEDS_TOKEN(QueuePair, timer);
+  EXPECT_NEEDS_TOKEN(QueuePair, HandlePacket, 0, std::declval<roce::Packet&>());
+  EXPECT_NEEDS_TOKEN(QueuePair, HandleWork, 0);
+  EXPECT_NEEDS_TOKEN(QueuePair, PollTransmit, 0, std::declval<roce::TxPacket&>(),
+                     std::declval<memory::SegmentList&>());
+  EXPECT_NEEDS_TOKEN(QueuePair, SetPath, std::declval<roce::Path&>());
+  EXPECT_NEEDS_TOKEN(QueuePair, NoteRing, 0);
+  EXPECT_NEEDS_TOKEN(QueuePair, ArmSends);
+  EXPECT_NEEDS_TOKEN(QueuePair, FailForQueue, 0);
+}
+
+TEST(OnShard, CopiesNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(AppCopies, places);
+  EXPECT_NEEDS_TOKEN(AppCopies, gathers);
+  EXPECT_NEEDS_TOKEN(AppCopies, IsIdle);
+  EXPECT_NEEDS_TOKEN(AppCopies, Hold, std::declval<QueuePair&>());
+  EXPECT_NEEDS_TOKEN(AppCopies, Await, std::declval<QueuePair&>());
+  EXPECT_NEEDS_TOKEN(AppCopies, AddAtomic, std::declval<AtomicCopy&>());
+  EXPECT_NEEDS_TOKEN(AppCopies, Begin);
+  EXPECT_NEEDS_TOKEN(AppCopies, Settle);
+  EXPECT_NEEDS_TOKEN(AppCopies, Forget, std::declval<QueuePair&>());
 }
 
 TEST(OnShard, EventsNeedTheToken) {
