@@ -1,9 +1,10 @@
-// What the calls of a queue pair return to its owner. Each fits in a register.
+// What the calls of a queue pair return to its owner.
 #pragma once
 
 #include <cstdint>
 
 #include "roce/drop_reason.h"
+#include "roce/work.h"
 
 namespace roci::roce {
 
@@ -46,6 +47,13 @@ static_assert(sizeof(Polled) == sizeof(uint64_t));
 // Result of the other calls after which there may be packets to send.
 struct Effects {
   bool has_transmit = false;  // Qp::HasTransmit()
+};
+
+// What the owner sees to after calls that take a Host: the result of Qp::Upkeep.
+struct QpUpkeep {
+  TimeNs next_timeout = kNever;   // Qp::NextTimeout()
+  bool awaits_receives = false;   // call HandleWork when receives are posted, too
+  bool has_idle_records = false;  // records were lent and none is in use
 };
 
 }  // namespace roci::roce

@@ -37,8 +37,8 @@ struct QpDebug {
 };
 
 // Not thread-safe: one thread makes all calls. The owner provides all storage, which outlives the
-// object. After every call that takes a Host, the owner checks NextTimeout(), and, unless the call
-// returns it, HasTransmit().
+// object. After every call that takes a Host, or a burst of them, the owner sees to Upkeep(), and,
+// unless the call returns it, checks HasTransmit().
 template <class Host>
 class Qp {
  public:
@@ -83,9 +83,8 @@ class Qp {
 
   // For owners of many queue pairs of which few have work in flight. If NeedsRecords(), the owner
   // lends `record_count` records before it calls PollTransmit; no other call takes new work
-  // requests. If HasIdleRecords(), the owner may take them back.
+  // requests. If QpUpkeep::has_idle_records, the owner may take them back.
   bool NeedsRecords() const { return requester_.NeedsRecords(); }
-  bool HasIdleRecords() const { return requester_.HasIdleRecords(); }
   void LendRecords(SendRecord* records) { requester_.LendRecords(records); }
   // Null: none were lent.
   SendRecord* TakeRecordsBack() { return requester_.TakeRecordsBack(); }
@@ -113,12 +112,16 @@ class Qp {
   // any time.
   Effects NoteDurable();
   bool waits_for_durable() const { return responder_.waits_for_durable(); }
-  // True: the owner calls HandleWork when receives are posted, too.
-  bool AwaitsReceives() const { return state() == QpState::kErr || responder_.awaits_receives(); }
 
   // When to call HandleTimeout; kNever: not at all. Every call may change it.
   TimeNs NextTimeout() const {
     return flushing_ ? 0 : std::min(requester_.deadline(), throttle_end_);
+  }
+
+  QpUpkeep Upkeep() const {
+    return {.next_timeout = NextTimeout(),
+            .awaits_receives = state() == QpState::kErr || responder_.awaits_receives(),
+            .has_idle_records = requester_.HasIdleRecords()};
   }
 
   // The receive that a message in progress has taken and that a RESET would discard; null: none.

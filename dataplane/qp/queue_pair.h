@@ -165,13 +165,12 @@ class alignas(kCacheLineBytes) QueuePair {
   }
   // The receive queue is armed while new receives of the program cause something: in ERR they are
   // flushed, and a peer without credits is told of them. True: it has just been armed.
-  bool UpdateReceiveArming(const OnShard&) {
-    const bool awaits = core_.AwaitsReceives();
-    if (awaits == watches_receives_) [[likely]]
+  bool WatchReceives(const OnShard&, bool watches) {
+    if (watches == watches_receives_) [[likely]]
       return false;
-    watches_receives_ = awaits;
-    host_.recv_queue().SetArmed(awaits);
-    return awaits;
+    watches_receives_ = watches;
+    host_.recv_queue().SetArmed(watches);
+    return watches;
   }
   // There are WQEs of which HandleWork must be told.
   bool HasNewWork(const OnShard&) {

@@ -209,13 +209,14 @@ uint32_t Worker::ExpireTimers() {
       return;
     }
     // The timeout may be later now than when the timer was set.
-    if (qp.core(shard_).NextTimeout() <= now_) {
+    const roce::TimeNs next = qp.core(shard_).NextTimeout();
+    if (next <= now_) {
       stats_.timer_expiries.Add(1);
       if (qp.HandleTimeout(shard_, now_).has_transmit) active_.Push(qp);
       ApplyEffects(qp);
       return;
     }
-    SetTimer(qp);
+    SetTimer(qp, next);
   });
 }
 

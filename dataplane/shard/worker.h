@@ -202,8 +202,7 @@ class Worker final : public DurableService {
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
   void ApplyEffects(QueuePair& qp);
-  void NoteState(QueuePair& qp);
-  void SetTimer(QueuePair& qp);
+  void SetTimer(QueuePair& qp, roce::TimeNs next);
   void Rearm(QueuePair& qp);
   void FinishRearming();
 

@@ -270,25 +270,20 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
   return made.work != 0 && qp->HasPosted(shard_);
 }
 
-// Called after every call into the core: handles broken queues, the timer and changes of state.
+// Called after every call into the core, or a burst of them.
 void Worker::ApplyEffects(QueuePair& qp) {
   if (qp.HasFailed(shard_)) [[unlikely]]
     qp.Fail(shard_, now_);
-  if (qp.core(shard_).HasIdleRecords())
-    records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
-  NoteState(qp);
-  SetTimer(qp);
+  const roce::QpUpkeep upkeep = qp.core(shard_).Upkeep();
+  if (upkeep.has_idle_records) records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
+  if (qp.WatchReceives(shard_, upkeep.awaits_receives)) [[unlikely]] {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    active_.Push(qp);
+  }
+  SetTimer(qp, upkeep.next_timeout);
 }
 
-void Worker::NoteState(QueuePair& qp) {
-  if (!qp.UpdateReceiveArming(shard_)) [[likely]]
-    return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  active_.Push(qp);
-}
-
-void Worker::SetTimer(QueuePair& qp) {
-  const roce::TimeNs next = qp.core(shard_).NextTimeout();
+void Worker::SetTimer(QueuePair& qp, roce::TimeNs next) {
   // A timer that is set too early stays, and is set again when it expires.
   if (next < qp.timer(shard_).expiry_ns) wheel_.Set(qp.timer(shard_), next);
 }

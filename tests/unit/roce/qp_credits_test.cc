@@ -285,7 +285,7 @@ TEST(QpResponderCredits, SharedReceiveQueuesGiveNone) {
   node.host.PostRecv(kMtu);
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
   EXPECT_EQ(CodeOf(node.PollAll()), kNoCredits);
-  EXPECT_FALSE(node.qp.AwaitsReceives());
+  EXPECT_FALSE(node.qp.Upkeep().awaits_receives);
 }
 
 TEST(QpResponderCredits, ANewReceiveIsReportedToAPeerThatHasNoCredits) {
@@ -293,14 +293,14 @@ TEST(QpResponderCredits, ANewReceiveIsReportedToAPeerThatHasNoCredits) {
   node.host.PostRecv(kMtu);
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
   EXPECT_EQ(CodeOf(node.PollAll()), 0);
-  EXPECT_TRUE(node.qp.AwaitsReceives());
+  EXPECT_TRUE(node.qp.Upkeep().awaits_receives);
   EXPECT_TRUE(node.Run().empty());  // still none
   for (int i = 0; i < 3; ++i) node.host.PostRecv(kMtu);
   const auto packets = node.Run();
   EXPECT_EQ(CodeOf(packets), 3);
   EXPECT_EQ(packets[0].tx.psn, kRqPsn);
   EXPECT_EQ(packets[0].tx.ext.aeth.msn, Msn(1));
-  EXPECT_FALSE(node.qp.AwaitsReceives());
+  EXPECT_FALSE(node.qp.Upkeep().awaits_receives);
   node.host.PostRecv(kMtu);
   EXPECT_TRUE(node.Run().empty());  // it has credits: its next request brings the news
 }
