@@ -313,7 +313,7 @@ void Responder<Host>::CompleteReceive(Host& host, const Packet& packet, Completi
     completion.immediate = SwapNetworkOrder(packet.ext.imm.value);
   } else if (packet.info->Has(ExtHeader::kIeth)) {
     completion.has_invalidate = true;
-    completion.immediate = packet.ext.ieth.rkey.value();
+    completion.invalidated_key = packet.ext.ieth.rkey.value();
   }
   has_receive_ = false;
   host.CompleteRecv(completion);

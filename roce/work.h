@@ -211,8 +211,11 @@ struct Completion {
   uint64_t wr_id;
   uint32_t slot;         // ring entry that this completes (and, for sends, every older one)
   uint32_t byte_length;  // receive: bytes received; READ/atomic: bytes returned
-  uint32_t immediate;    // network byte order, or the invalidated R_Key
-  Qpn source_qpn;        // UD receive
+  union {
+    uint32_t immediate;        // with has_immediate: network byte order
+    uint32_t invalidated_key;  // with has_invalidate: the R_Key
+  };
+  Qpn source_qpn;  // UD receive
   union {
     uint32_t flow_tag;         // raw packet receive: of the matching rule
     DatagramNetwork datagram;  // with has_grh

@@ -105,7 +105,7 @@ CompletionStatus TakeFields(SendFields fields, const roci_abi_send_wqe& head, ro
       out.atomic = {.compare_add = head.u.atomic.compare_add, .swap = head.u.atomic.swap};
       break;
     case SendFields::kInvalidate:
-      out.invalidate_key = head.immediate;
+      out.invalidate_key = head.invalidate_key;
       break;
     case SendFields::kBind:
       out.bind = {.start = head.remote_va,
@@ -117,10 +117,10 @@ CompletionStatus TakeFields(SendFields fields, const roci_abi_send_wqe& head, ro
       break;
     case SendFields::kList:
       out.list = {.iova = head.remote_va,
-                  .runs = head.u.bind.length,
-                  .list = head.u.bind.window,
-                  .access = head.u.bind.access,
-                  .new_key = head.u.bind.new_key};
+                  .runs = head.u.list.runs,
+                  .list = head.u.list.list,
+                  .access = head.u.list.access,
+                  .new_key = head.u.list.new_key};
       break;
     case SendFields::kFlush:
       return TakeFlush(head, out);

@@ -109,7 +109,7 @@ class Windows {
     const roce::Completion& completion = pair_.host(1).recv_completions().back();
     EXPECT_EQ(completion.status, CompletionStatus::kSuccess);
     EXPECT_TRUE(completion.has_invalidate);
-    EXPECT_EQ(completion.immediate, key_);
+    EXPECT_EQ(completion.invalidated_key, key_);
     Arena& far = pair_.arena(1);
     EXPECT_EQ(std::memcmp(far.bytes(kTarget).data() + kWindowStart,
                           pair_.arena(0).bytes(kSource).data() + source_, length_),

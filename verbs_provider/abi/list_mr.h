@@ -6,9 +6,7 @@
 
 #define ROCI_ABI_MAX_LIST_RUNS 512
 
-// In an entry with ROCI_ABI_WR_REG_LIST, `remote_va` is the first address of the region,
-// `u.bind.window` the handle, `u.bind.access` the access rights, `u.bind.new_key` the key, and
-// `u.bind.length` the number of runs in the list's memory.
+// In an entry with ROCI_ABI_WR_REG_LIST, `remote_va` is the first address of the region.
 
 // The memfd of a list region is an array of roci_abi_sge: runs of ordinary regions. The program
 // does not write to it between the post of a request and its completion.

@@ -97,7 +97,10 @@ struct roci_abi_send_wqe {
   uint8_t flags;   // roci_abi_send_flags
   uint8_t num_sge;
   uint8_t reserved0;
-  uint32_t immediate;  // network byte order; SEND_WITH_INV, LOCAL_INV: the key to invalidate
+  union {
+    uint32_t immediate;       // network byte order
+    uint32_t invalidate_key;  // SEND_WITH_INV, LOCAL_INV: the key to invalidate
+  };
   uint32_t inline_length;
   uint32_t rkey;
   uint64_t remote_va;
@@ -121,6 +124,13 @@ struct roci_abi_send_wqe {
       uint32_t new_key;
     } bind;
     struct {
+      uint64_t runs;    // in the list's memory
+      uint32_t list;    // handle
+      uint32_t access;  // enum ibv_access_flags
+      uint32_t reserved;
+      uint32_t new_key;
+    } list;  // see list_mr.h
+    struct {
       uint64_t length;  // bytes from remote_va on
       uint32_t type;    // 1: global visibility, 2: persistence, 3: both
       uint32_t level;   // 0: the range, 1: the whole memory region of `rkey`
@@ -133,6 +143,7 @@ struct roci_abi_send_wqe {
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_send_wqe) == 64);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_send_wqe, remote_va) == 24);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_send_wqe, u) == 32);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_send_wqe, u.list.new_key) == 52);
 
 // One receive queue slot: this header, then `num_sge` SGEs. The stride is fixed per QP, a multiple
 // of 32.
@@ -223,7 +234,10 @@ struct roci_abi_cqe {
   uint16_t flags;  // roci_abi_cqe_flags
   uint32_t vendor_error;
   uint32_t byte_length;
-  uint32_t immediate;  // network byte order, or the invalidated R_Key
+  union {
+    uint32_t immediate;        // with ROCI_ABI_CQE_WITH_IMM: network byte order
+    uint32_t invalidated_key;  // with ROCI_ABI_CQE_WITH_INV: the invalidated R_Key
+  };
   uint32_t qpn;
   // Session-local handle of the QP; with ROCI_ABI_CQE_SRQ or ROCI_ABI_CQE_TAG that of the shared
   // receive queue.

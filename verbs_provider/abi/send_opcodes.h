@@ -10,7 +10,7 @@
 namespace roci::abi {
 
 // The fields of an entry besides those that all operations have: the member of
-// roci_abi_send_wqe::u, or what `immediate` means.
+// roci_abi_send_wqe::u, or `invalidate_key`.
 enum class SendFields : uint8_t { kNone, kAtomic, kInvalidate, kBind, kList, kFlush };
 
 struct SendOpcode {

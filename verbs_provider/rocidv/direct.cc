@@ -157,10 +157,10 @@ int Put(roci_abi_send_wqe* entry, const ListMr& list, unsigned access) {
     return EINVAL;
   }
   entry->remote_va = list.mr.iova;
-  entry->u.bind.length = list.count;
-  entry->u.bind.window = list.handle;
-  entry->u.bind.access = access;
-  entry->u.bind.new_key = list.mr.rkey;
+  entry->u.list.runs = list.count;
+  entry->u.list.list = list.handle;
+  entry->u.list.access = access;
+  entry->u.list.new_key = list.mr.rkey;
   return 0;
 }
 

@@ -102,11 +102,11 @@ void FetchAndAdd(ibv_qp_ex* qp, uint32_t rkey, uint64_t address, uint64_t add) {
 
 void SendInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
   roci_abi_send_wqe* entry = Begin(qp, IBV_WR_SEND_WITH_INV);
-  if (entry != nullptr) entry->immediate = rkey;
+  if (entry != nullptr) entry->invalidate_key = rkey;
 }
 void LocalInvalidate(ibv_qp_ex* qp, uint32_t rkey) {
   roci_abi_send_wqe* entry = Begin(qp, IBV_WR_LOCAL_INV);
-  if (entry != nullptr) entry->immediate = rkey;
+  if (entry != nullptr) entry->invalidate_key = rkey;
 }
 void BindWindow(ibv_qp_ex* qpx, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
   roci_abi_send_wqe* entry = Begin(qpx, IBV_WR_BIND_MW);

@@ -276,12 +276,12 @@ void ListMemory(Scene& scene) {
     roci_abi_send_wqe wqe = pair.ValidWqe(ROCI_ABI_WR_REG_LIST);
     wqe.num_sge = 0;
     wqe.remote_va = Limit64(i);
-    wqe.u.bind.window = list.handle;
-    wqe.u.bind.length = i % 2 != 0 ? 1 + i % 8 : Limit64(i);
-    wqe.u.bind.access = static_cast<uint32_t>(i % 16);
-    wqe.u.bind.new_key = (list.handle << 8) + static_cast<uint32_t>(i % 256);
+    wqe.u.list.list = list.handle;
+    wqe.u.list.runs = i % 2 != 0 ? 1 + i % 8 : Limit64(i);
+    wqe.u.list.access = static_cast<uint32_t>(i % 16);
+    wqe.u.list.new_key = (list.handle << 8) + static_cast<uint32_t>(i % 256);
     pair.near.Post(pair.near_qp, wqe, {});
-    roci_abi_sge sge = {wqe.remote_va, 512, wqe.u.bind.new_key};
+    roci_abi_sge sge = {wqe.remote_va, 512, wqe.u.list.new_key};
     pair.near.Post(pair.near_qp, pair.ValidWqe(ROCI_ABI_WR_RDMA_WRITE), {sge});
     usleep(200);
     pair.Reconnect();

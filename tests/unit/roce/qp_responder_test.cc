@@ -62,7 +62,7 @@ TEST(QpResponder, SendWithInvalidate) {
   EXPECT_EQ(node.host.invalidated, std::vector{Key(0x77)});
   ASSERT_EQ(node.host.recv_completions.size(), 1u);
   EXPECT_TRUE(node.host.recv_completions[0].has_invalidate);
-  EXPECT_EQ(node.host.recv_completions[0].immediate, 0x77u);
+  EXPECT_EQ(node.host.recv_completions[0].invalidated_key, 0x77u);
 }
 
 // IBTA vol 1, 9.9.6.3, class J.

@@ -193,6 +193,19 @@ TEST_F(SendQueueTest, DecodesABind) {
   EXPECT_EQ(wqe_.length, 0u);
 }
 
+TEST_F(SendQueueTest, DecodesTheRegistrationOfAList) {
+  roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_REG_LIST, {});
+  entry.remote_va = 0x1234;
+  entry.u.list = {.runs = 3, .list = 7, .access = 6, .reserved = 0, .new_key = 0x702};
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_EQ(wqe_.opcode, roce::WorkOpcode::kRegisterList);
+  EXPECT_EQ(wqe_.list.iova, 0x1234u);
+  EXPECT_EQ(wqe_.list.runs, 3u);
+  EXPECT_EQ(wqe_.list.list, 7u);
+  EXPECT_EQ(wqe_.list.access, 6u);
+  EXPECT_EQ(wqe_.list.new_key, 0x702u);
+}
+
 TEST_F(SendQueueTest, DecodesAFlush) {
   roci_abi_send_wqe& entry = Post(ROCI_ABI_WR_FLUSH, {});
   entry.remote_va = 0x1234;
