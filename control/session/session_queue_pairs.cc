@@ -130,7 +130,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   record.qp = created->queue_pair;
   record.qpn = created->qpn;
   record.type = config.type;
-  record.layout = created->layout;
+  record.layout = layout;
   record.user_handle = config.user_handle;
   record.sq_sig_all = config.sq_sig_all;
   ++pds_.Find(record.pd)->users;
@@ -139,7 +139,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   auto& response = reply.As<roci_abi_create_qp_response>();
   response.handle = *handle;
   response.qpn = created->qpn.value();
-  DescribeLayout(created->layout, response);
+  DescribeLayout(layout, response);
   reply.Hand(UniqueFd(created->memory.Release()));
   return absl::OkStatus();
 }

@@ -103,7 +103,6 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
       rss_(config.rss),
       congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
-      layout_(layout),
       memory_(std::move(memory)),
       storage_(std::move(storage)),
       resources_(std::move(resources)),

@@ -49,7 +49,6 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::QpType type() const { return core_.type(); }
   uint32_t pd() const { return host_.pd(); }
   uint64_t user_handle() const { return events_.user_handle(); }
-  const QueueLayout& layout() const { return layout_; }
   CompletionQueue* send_cq() const { return host_.send_cq(); }
   CompletionQueue* recv_cq() const { return host_.recv_cq(); }
   SharedReceiveQueue* srq() const { return host_.shared_queue(); }  // not XRC receive
@@ -268,7 +267,6 @@ class alignas(kCacheLineBytes) QueuePair {
   uint32_t multicast_groups_ = 0;  // of which it is a member
   bool broken_handled_ = false;
   QueuePairEvents events_;
-  QueueLayout layout_;
   SharedMemory memory_;
   RecordStorage storage_;  // empty while the lcore's pool has it
   ResourceStorage resources_;

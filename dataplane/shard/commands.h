@@ -184,6 +184,7 @@ struct InspectReceiveQueue {  // -> ReceiveQueueState
 
 // ---- Queue pairs
 
+// The layout of its memory is LayOutQueues(config) (qp/queue_layouts.h).
 struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or memory left
   const QueuePairConfig& config;
   // A free number < ShardClient::queue_pair_handles(): of its doorbell, and in its completions.
@@ -192,8 +193,7 @@ struct CreateQueuePair {  // -> CreatedQueuePair. ResourceExhausted: no QPN or m
 struct CreatedQueuePair {
   QueuePair* queue_pair;
   roce::Qpn qpn;
-  QueueLayout layout;  // with the granted limits
-  Fd memory;           // for the program
+  Fd memory;  // for the program
 };
 // Sends what was posted to it before it goes; see ShardClient.
 struct DestroyQueuePair {                         // -> EventCounts

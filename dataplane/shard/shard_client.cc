@@ -275,7 +275,7 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
-  return CreatedQueuePair{qp, qp->qpn(), qp->layout(), qp->TakeFd()};
+  return CreatedQueuePair{qp, qp->qpn(), qp->TakeFd()};
 }
 
 EventCounts ShardClient::Do(const DestroyQueuePair& command) {

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/lcore.h"
 
@@ -114,7 +115,7 @@ AppQp::AppQp(dataplane::ShardClient& client, const dataplane::QueuePairConfig& c
     : client_(client) {
   auto created = Take(client.Do(dataplane::CreateQueuePair{config, FreeHandle(client)}));
   qp_ = created.queue_pair;
-  layout_ = qp_->layout();
+  layout_ = dataplane::LayOutQueues(config);
   memory_ = Mapping(created.memory.get(), layout_.memory_size);
   doorbells_ = Mapping(client.doorbell_fd(), client.doorbell_bytes());
 }
