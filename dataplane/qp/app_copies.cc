@@ -140,10 +140,10 @@ void AppCopies::Copy() {
                          [](const auto& app) { return app == nullptr || app->IsGone(); });
 }
 
-void AppCopies::Detach(const OnShard&) {
+void AppCopies::Detach(const OnShard& shard) {
   if (IsDetached()) return;
   is_detached_.store(true, std::memory_order_relaxed);
-  gathers_.ReleaseLanes();
+  gathers_.ReleaseLanes(shard);
 }
 
 bool AppCopies::HandOver(const OnShard&) {

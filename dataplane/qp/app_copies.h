@@ -147,7 +147,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   bool IsGone() const { return is_gone_; }
   // On the shard. The lcore continues without waiting for Copy, which runs on another thread. Call
   // when the copy takes too long or the context is destroyed; a second call does nothing.
-  void Detach(const OnShard&);
+  void Detach(const OnShard& shard);
   // Counts that thread as one of the user's copiers.
   void CountCopier() { use_->threads.fetch_add(1); }
   void SetDone() { is_done_.store(true, std::memory_order_release); }

@@ -13,7 +13,7 @@
 
 namespace roci::dataplane {
 
-// Changed and read on one shard. Rules of one priority and mask are a class with one hash table. A
+// Rules of one priority and mask are a class with one hash table. A
 // frame costs one lookup per class; kMaxClasses bounds their number.
 class FlowTable {
  public:
@@ -23,16 +23,16 @@ class FlowTable {
   bool Add(const OnShard&, FlowRule& rule);
   void Remove(const OnShard&, FlowRule& rule);
 
-  bool empty() const {
+  bool empty(const OnShard&) const {
     return classes_.empty() && all_default_.empty() && multicast_default_.empty();
   }
-  std::span<FlowRule* const> sniffers() const { return sniffers_; }
+  std::span<FlowRule* const> sniffers(const OnShard&) const { return sniffers_; }
 
   // Calls take(rule) for every rule that gets the frame: the matching rules of each class in order,
   // up to a class with a rule that does not pass it on; behind all classes, the default rules.
   // True: a normal rule did not pass it on.
   template <class Take>
-  bool Match(const roce::FlowKey& key, Take&& take) const {
+  bool Match(const OnShard&, const roce::FlowKey& key, Take&& take) const {
     for (const Class& c : classes_) {
       const auto found = c.rules.find(Masked(key, c.mask));
       if (found == c.rules.end()) continue;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/qp/lane_state.h"
 #include "memory/copy_batch.h"
 #include "memory/segment.h"
@@ -75,8 +76,8 @@ class GatherBatch {
     }
   }
   // Gives up the places that are reserved for the frames in their lanes.
-  void ReleaseLanes() {
-    for (uint32_t i = 0; i < count_; ++i) frames_[i].lane->Unreserve();
+  void ReleaseLanes(const OnShard& shard) {
+    for (uint32_t i = 0; i < count_; ++i) frames_[i].lane->Unreserve(shard);
   }
   // `qp` is being destroyed: its frames are dropped.
   void Forget(const QueuePair& qp) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "dataplane/base/counters.h"
+#include "dataplane/base/on_shard.h"
 #include "dataplane/qp/receive_queue_table.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
@@ -17,19 +18,22 @@ class LaneState {
  public:
   // Reserves a place in the transmit stage for a frame whose payload is still being copied. The
   // stage must not be full.
-  void Reserve() { ++reserved_; }
-  void Unreserve() {
+  void Reserve(const OnShard&) { ++reserved_; }
+  void Unreserve(const OnShard&) {
     assert(reserved_ != 0);
     --reserved_;
   }
 
-  roce::Mac mac;
+  const roce::Mac mac;
   LaneCounters counters;
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
   ReceiveQueueTable receive_queues;
 
  protected:
-  LaneState() = default;
+  LaneState(const roce::Mac& address, const std::optional<roce::CongestionParameters>& parameters)
+      : mac(address) {
+    if (parameters) congestion = roce::CongestionPort{.parameters = *parameters};
+  }
   ~LaneState() = default;
   uint32_t reserved() const { return reserved_; }
 

@@ -26,7 +26,7 @@ void MulticastTable::RemoveAll(const OnShard&, const QueuePair& qp) {
   }
 }
 
-std::span<QueuePair* const> MulticastTable::Find(const roce::Gid& group) const {
+std::span<QueuePair* const> MulticastTable::Find(const OnShard&, const roce::Gid& group) const {
   const auto it = groups_.find(group);
   return it == groups_.end() ? std::span<QueuePair* const>() : it->second;
 }

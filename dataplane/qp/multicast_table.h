@@ -24,7 +24,7 @@ class MulticastTable {
   // Removes `qp` from every group.
   void RemoveAll(const OnShard&, const QueuePair& qp);
   // Valid until the next change. Empty for a group without members.
-  std::span<QueuePair* const> Find(const roce::Gid& group) const;
+  std::span<QueuePair* const> Find(const OnShard&, const roce::Gid& group) const;
   bool empty() const { return groups_.empty(); }
 
  private:

@@ -104,9 +104,9 @@ roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::Completio
 }
 
 bool QueuePairHost::FindReceiveQueue(uint32_t number) {
-  SharedReceiveQueue* found = queues_.domain != nullptr
-                                  ? services_.lane->receive_queues.Find(number, queues_.domain)
-                                  : nullptr;
+  SharedReceiveQueue* found = queues_.domain != nullptr ? services_.lane->receive_queues.Find(
+                                                              OnThisShard(), number, queues_.domain)
+                                                        : nullptr;
   if (found == nullptr) return false;
   queues_.shared = found;
   access_.keys = found->context().keys_address();
@@ -145,7 +145,7 @@ AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {
   if (IsHeld()) return copy_state_.held_by();
   if (!packet.info->Has(roce::ExtHeader::kXrcEth)) return nullptr;
   const SharedReceiveQueue* named =
-      services_.lane->receive_queues.Find(packet.ext.xrc.srq_number, queues_.domain);
+      services_.lane->receive_queues.Find(OnThisShard(), packet.ext.xrc.srq_number, queues_.domain);
   return named != nullptr ? &named->context().copies() : nullptr;
 }
 

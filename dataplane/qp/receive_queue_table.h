@@ -31,7 +31,7 @@ class ReceiveQueueTable {
     Slot(srq.number()) = nullptr;
   }
   // The shared receive queue with this number; null: none in `domain`.
-  SharedReceiveQueue* Find(uint32_t number, const XrcTargets* domain) const {
+  SharedReceiveQueue* Find(const OnShard&, uint32_t number, const XrcTargets* domain) const {
     SharedReceiveQueue* srq = Slot(number);
     return srq != nullptr && srq->number() == number && srq->domain() == domain ? srq : nullptr;
   }

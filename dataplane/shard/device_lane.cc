@@ -20,10 +20,18 @@ constexpr uint64_t kGiveUpNs = 200'000'000;
 
 }  // namespace
 
-DeviceLane::DeviceLane(ShardedDevice& lane_device, uint32_t lane_lcore, const uint64_t* now)
-    : device(lane_device),
-      lcore(lane_lcore),
-      now_ns_(now),
+DeviceLane::DeviceLane(ShardedDevice& lane_device, const Config& config)
+    : LaneState(config.mac, config.congestion),
+      device(lane_device),
+      wire(config.wire),
+      ethdev(config.ethdev),
+      endpoint(config.endpoint),
+      lcore(config.lcore),
+      lcore_bits(config.lcore_bits),
+      lcore_count(config.lcore_count),
+      raw(config.raw),
+      matched(config.matched),
+      now_ns_(config.now_ns),
       table_(static_cast<QueuePair**>(std::calloc(QpnSpace::kSlots, sizeof(QueuePair*)))) {
   if (table_ == nullptr) throw std::bad_alloc();
 }
@@ -50,7 +58,19 @@ void DeviceLane::Remove(const OnShard& shard, QueuePair& qp) {
   assert(slot == &qp);
   slot = nullptr;
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
-  if (qp.is_in_groups(shard)) multicast.RemoveAll(shard, qp);
+  if (qp.is_in_groups(shard)) multicast_.RemoveAll(shard, qp);
+}
+
+bool DeviceLane::Join(const OnShard& shard, const roce::Gid& group, QueuePair& qp) {
+  if (!multicast_.Add(shard, group, qp)) return false;
+  qp.CountGroup(shard, 1);
+  return true;
+}
+
+bool DeviceLane::Leave(const OnShard& shard, const roce::Gid& group, QueuePair& qp) {
+  if (!multicast_.Remove(shard, group, qp)) return false;
+  qp.CountGroup(shard, -1);
+  return true;
 }
 
 void DeviceLane::UseLink(const OnShard&, uint32_t max_frame_bytes, uint32_t line_rate_kbps) {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,8 +38,21 @@ class DeviceLane final : public LaneState {
   static constexpr uint32_t kAnyFrame = UINT32_MAX;
   static constexpr uint32_t kNoFrame = 0;  // the link is down
 
-  // `now` points to the lcore's time of the burst, ns.
-  DeviceLane(ShardedDevice& lane_device, uint32_t lane_lcore, const uint64_t* now);
+  struct Config {
+    roce::Mac mac;
+    std::optional<roce::CongestionParameters> congestion;  // none: congestion control is off
+    // One of the two, which outlives the lane.
+    Wire* wire = nullptr;
+    EthdevPort* ethdev = nullptr;
+    uint32_t endpoint = 0;    // of the wire
+    uint32_t lcore = 0;       // of the lane
+    uint32_t lcore_bits = 0;  // of queue pair numbers
+    uint32_t lcore_count = 1;
+    rte_ring* raw = nullptr;           // frames from the control thread; null: not the home lane
+    rte_ring* matched = nullptr;       // see PassMatched; null: only one lcore
+    const uint64_t* now_ns = nullptr;  // the lcore's time of the burst
+  };
+  DeviceLane(ShardedDevice& lane_device, const Config& config);
   ~DeviceLane();
   DeviceLane(const DeviceLane&) = delete;
   DeviceLane& operator=(const DeviceLane&) = delete;
@@ -52,7 +66,14 @@ class DeviceLane final : public LaneState {
     return table_[QpnSpace::SlotOf(qpn, lcore_bits)];
   }
   void Add(const OnShard& shard, QueuePair& qp);
+  // It leaves its multicast groups.
   void Remove(const OnShard& shard, QueuePair& qp);
+  // Multicast groups of UD queue pairs, as MulticastTable.
+  bool Join(const OnShard& shard, const roce::Gid& group, QueuePair& qp);
+  bool Leave(const OnShard& shard, const roce::Gid& group, QueuePair& qp);
+  std::span<QueuePair* const> FindMembers(const OnShard& shard, const roce::Gid& group) const {
+    return multicast_.Find(shard, group);
+  }
   uint32_t queue_pairs() const { return count_.load(std::memory_order_relaxed); }
 
   // ---- Changes by the control thread
@@ -127,18 +148,18 @@ class DeviceLane final : public LaneState {
   uint32_t TakeMatched(const OnShard&, rte_mbuf** frames);
   bool MatchedPending(const OnShard&) const;
 
+  // ---- Fixed at creation, see Config. Any thread.
   ShardedDevice& device;
-  Wire* wire = nullptr;
-  EthdevPort* ethdev = nullptr;
-  uint32_t endpoint = 0;
-  uint32_t lcore = 0;
-  uint32_t lcore_bits = 0;
-  uint32_t lcore_count = 1;
-  rte_ring* raw = nullptr;  // home lane: frames from the control thread
+  Wire* const wire;
+  EthdevPort* const ethdev;
+  const uint32_t endpoint;
+  const uint32_t lcore;
+  const uint32_t lcore_bits;
+  const uint32_t lcore_count;
+  rte_ring* const raw;
+  rte_ring* const matched;
 
-  MulticastTable multicast;
-  FlowTable flows;              // the rules of all lcores
-  rte_ring* matched = nullptr;  // null: only one lcore
+  FlowTable flows;  // the rules of all lcores
 
  private:
   void CompleteChecksums();
@@ -149,6 +170,7 @@ class DeviceLane final : public LaneState {
   EthdevPort::Received ReceiveThroughTap(const OnShard&, rte_mbuf** frames,
                                          EthdevPort::Received received);
 
+  MulticastTable multicast_;
   const uint64_t* now_ns_;
   LinkTap* tap_ = nullptr;
   uint32_t max_frame_bytes_ = kAnyFrame;

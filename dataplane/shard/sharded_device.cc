@@ -91,16 +91,18 @@ void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
   if (congestion_) line_rate_kbps_ = LineRateKbps();
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
     Lcore& lcore = dataplane_.lcore(i);
-    auto lane = std::make_unique<DeviceLane>(*this, i, lcore.services().now_ns);
-    lane->wire = wire_;
-    lane->endpoint = wire_endpoint_;
-    lane->ethdev = ethdev_.get();
-    lane->lcore_bits = qpns_->lcore_bits();
-    lane->lcore_count = dataplane_.lcore_count();
-    lane->raw = i == home_lcore_ ? raw_ : nullptr;
-    lane->mac = mac_;
-    if (congestion_) lane->congestion = roce::CongestionPort{.parameters = *congestion_};
-    if (dataplane_.lcore_count() > 1) lane->matched = matched_rings_[i];
+    auto lane = std::make_unique<DeviceLane>(
+        *this, DeviceLane::Config{.mac = mac_,
+                                  .congestion = congestion_,
+                                  .wire = wire_,
+                                  .ethdev = ethdev_.get(),
+                                  .endpoint = wire_endpoint_,
+                                  .lcore = i,
+                                  .lcore_bits = qpns_->lcore_bits(),
+                                  .lcore_count = dataplane_.lcore_count(),
+                                  .raw = i == home_lcore_ ? raw_ : nullptr,
+                                  .matched = matched_rings_.empty() ? nullptr : matched_rings_[i],
+                                  .now_ns = lcore.services().now_ns});
     lcore.Call(
         [&](const OnShard& shard) { lane->UseLink(shard, max_frame_bytes_, line_rate_kbps_); });
     lcore.AttachLane(*lane);
@@ -248,9 +250,7 @@ void ShardedDevice::SetLocalAddresses(std::span<const roce::NetAddress> addresse
 absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    if (!lane.multicast.Add(shard, group, qp)) return false;
-    qp.CountGroup(shard, 1);
-    return true;
+    return lane.Join(shard, group, qp);
   });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
@@ -258,9 +258,7 @@ absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& grou
 absl::Status ShardedDevice::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    if (!lane.multicast.Remove(shard, group, qp)) return false;
-    qp.CountGroup(shard, -1);
-    return true;
+    return lane.Leave(shard, group, qp);
   });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }

@@ -152,7 +152,7 @@ void Worker::SettleCopies(AppCopies& copies) {
   const bool was_detached = copies.IsDetached();
   copies.Settle(shard_);
   copies.gathers(shard_).Settle([&](const GatherBatch::Frame& frame) {
-    if (!was_detached) frame.lane->Unreserve();
+    if (!was_detached) frame.lane->Unreserve(shard_);
     SendGathered(frame);
   });
   for (const AppCopies::Kept& kept : copies.TakeKept(shard_)) {
@@ -228,7 +228,7 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
   // A queue pair of an XRC domain outlives the program whose receive WQE it used.
   copies->Abandon(shard_, [this](QueuePair& qp) { active_.Push(qp); });
   if (!copies->IsRunning(shard_)) {
-    copies->gathers(shard_).ReleaseLanes();
+    copies->gathers(shard_).ReleaseLanes(shard_);
     return;
   }
   if (copies->IsDone() && copies->IsGone()) {

@@ -46,9 +46,9 @@ void Count(const FlowRule& rule, const DeviceLane& lane, const rte_mbuf* frame) 
 
 bool Worker::HandleFlows(DeviceLane& lane, const rte_mbuf* frame) {
   roce::FlowKey key;
-  if (lane.flows.empty() || !roce::ParseFlowKey(BytesOf(frame), key)) return false;
-  const bool taken =
-      lane.flows.Match(key, [&](const FlowRule& rule) { TakeByRule(lane, rule, key, frame); });
+  if (lane.flows.empty(shard_) || !roce::ParseFlowKey(BytesOf(frame), key)) return false;
+  const bool taken = lane.flows.Match(
+      shard_, key, [&](const FlowRule& rule) { TakeByRule(lane, rule, key, frame); });
   // Makes room in `touched_` for the queue pairs of the remaining frames of the burst.
   VisitTouched();
   if (!taken) return false;
@@ -62,7 +62,8 @@ void Worker::Sniff(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     roce::FlowKey key;
     if (frames[i]->nb_segs != 1 || !roce::ParseFlowKey(BytesOf(frames[i]), key)) continue;
-    for (const FlowRule* rule : lane.flows.sniffers()) TakeByRule(lane, *rule, key, frames[i]);
+    for (const FlowRule* rule : lane.flows.sniffers(shard_))
+      TakeByRule(lane, *rule, key, frames[i]);
   }
   VisitTouched();
 }

@@ -76,7 +76,7 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   if (count == kBurst && lane.IsBacklogged()) [[unlikely]]
     MarkBacklog(lane, handed_off, count);
   CountReceived(lane, frames + handed_off, count - handed_off);
-  if (!lane.flows.sniffers().empty()) [[unlikely]]
+  if (!lane.flows.sniffers(shard_).empty()) [[unlikely]]
     Sniff(lane, frames + handed_off, count - handed_off);
   handed_off_ = handed_off;
   uint32_t kept = 0;
@@ -248,7 +248,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
 
 // Delivers a copy to every member of the group (IBTA vol 1, 10.5.2). False: no members.
 bool Worker::HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet) {
-  const std::span<QueuePair* const> members = lane.multicast.Find(packet.dst_gid);
+  const std::span<QueuePair* const> members = lane.FindMembers(shard_, packet.dst_gid);
   for (QueuePair* member : members) {
     if (member->blocks_own_multicast() && IsOwnDatagram(lane, *member, packet)) continue;
     // A burst may touch more queue pairs than it has frames.

@@ -134,12 +134,12 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
   if (gathers_later_) [[unlikely]] {
-    lane.Reserve();
+    lane.Reserve(shard_);
     return;
   }
   if (qp.host(shard_).IsHeld()) [[unlikely]] {
     // Queued behind the frames that wait for their payload.
-    lane.Reserve();
+    lane.Reserve(shard_);
     qp.host(shard_).copy_state().held_by()->gathers(shard_).Hold(
         FrameOf(qp, polled, buffer, nullptr));
     return;

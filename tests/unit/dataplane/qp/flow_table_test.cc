@@ -34,7 +34,8 @@ class FlowTableTest : public ::testing::Test {
   }
   std::vector<const FlowRule*> Match(uint8_t mac, bool group = false) {
     std::vector<const FlowRule*> out;
-    trapped_ = table_.Match(Key(mac, group), [&](const FlowRule& rule) { out.push_back(&rule); });
+    trapped_ =
+        table_.Match(kShard, Key(mac, group), [&](const FlowRule& rule) { out.push_back(&rule); });
     return out;
   }
   using Rules = std::vector<const FlowRule*>;
@@ -45,7 +46,7 @@ class FlowTableTest : public ::testing::Test {
 };
 
 TEST_F(FlowTableTest, PriorityThenAge) {
-  EXPECT_TRUE(table_.empty());
+  EXPECT_TRUE(table_.empty(kShard));
   FlowRule& low = Make(9, 0xFF, 1);
   FlowRule& any = Make(3, 0, 0);
   FlowRule& high = Make(0, 0x0F, 1);
@@ -59,7 +60,7 @@ TEST_F(FlowTableTest, PriorityThenAge) {
   table_.Remove(kShard, high);
   EXPECT_EQ(Match(1), Rules{&low});
   table_.Remove(kShard, low);
-  EXPECT_TRUE(table_.empty());
+  EXPECT_TRUE(table_.empty(kShard));
 }
 
 TEST_F(FlowTableTest, EqualRulesAllGetTheFrame) {
@@ -88,9 +89,9 @@ TEST_F(FlowTableTest, DefaultRulesGetTheRest) {
   EXPECT_EQ(Match(6, true), Rules{&multicast});
   table_.Remove(kShard, multicast);
   EXPECT_EQ(Match(6, true), Rules{&all});
-  EXPECT_EQ(table_.sniffers().size(), 1u);
+  EXPECT_EQ(table_.sniffers(kShard).size(), 1u);
   table_.Remove(kShard, sniffer);
-  EXPECT_TRUE(table_.sniffers().empty());
+  EXPECT_TRUE(table_.sniffers(kShard).empty());
 }
 
 TEST_F(FlowTableTest, TheNumberOfClassesIsBounded) {

@@ -34,14 +34,14 @@ TEST_F(MulticastTableTest, MembersOfAGroup) {
   EXPECT_FALSE(table_.Add(kShard, Group(1), Qp(0))) << "a member already";
   EXPECT_TRUE(table_.Add(kShard, Group(1), Qp(1)));
   EXPECT_TRUE(table_.Add(kShard, Group(2), Qp(1)));
-  EXPECT_EQ(table_.Find(Group(1)).size(), 2u);
-  EXPECT_EQ(table_.Find(Group(2)).size(), 1u);
-  EXPECT_TRUE(table_.Find(Group(3)).empty());
+  EXPECT_EQ(table_.Find(kShard, Group(1)).size(), 2u);
+  EXPECT_EQ(table_.Find(kShard, Group(2)).size(), 1u);
+  EXPECT_TRUE(table_.Find(kShard, Group(3)).empty());
   EXPECT_FALSE(table_.Remove(kShard, Group(2), Qp(0)));
   EXPECT_TRUE(table_.Remove(kShard, Group(1), Qp(0)));
   EXPECT_FALSE(table_.Remove(kShard, Group(1), Qp(0)));
-  ASSERT_EQ(table_.Find(Group(1)).size(), 1u);
-  EXPECT_EQ(table_.Find(Group(1))[0], &Qp(1));
+  ASSERT_EQ(table_.Find(kShard, Group(1)).size(), 1u);
+  EXPECT_EQ(table_.Find(kShard, Group(1))[0], &Qp(1));
 }
 
 TEST_F(MulticastTableTest, LeavingEverything) {
@@ -53,7 +53,7 @@ TEST_F(MulticastTableTest, LeavingEverything) {
   }
   table_.RemoveAll(kShard, Qp(0));
   for (uint8_t group = 0; group < 10; ++group) {
-    EXPECT_EQ(table_.Find(Group(group)).size(), group % 2 == 0 ? 1u : 0u);
+    EXPECT_EQ(table_.Find(kShard, Group(group)).size(), group % 2 == 0 ? 1u : 0u);
   }
   table_.RemoveAll(kShard, Qp(1));
   EXPECT_TRUE(table_.empty());

@@ -42,12 +42,12 @@ class DeviceLaneTest : public ::testing::Test {
       : wire_(TestDataplane()),
         node_wire_(TestDataplane()),
         node_(TestDataplane(), &node_wire_, {}),
-        lane_(node_.device(), 0, &now_) {
-    lane_.wire = &wire_;
-    lane_.endpoint = *wire_.AddEndpoint(kOwn);
-    lane_.mac = kOwn;
-    peer_ = *wire_.AddEndpoint(kPeer);
-  }
+        lane_(node_.device(), {.mac = kOwn,
+                               .congestion = {},
+                               .wire = &wire_,
+                               .endpoint = *wire_.AddEndpoint(kOwn),
+                               .now_ns = &now_}),
+        peer_(*wire_.AddEndpoint(kPeer)) {}
 
   void Stage(uint32_t length, const roce::Mac& to = kPeer, bool tagged = false,
              uint32_t lcore = 0) {
@@ -77,7 +77,7 @@ class DeviceLaneTest : public ::testing::Test {
   dataplane::Wire node_wire_;
   Node node_;
   dataplane::DeviceLane lane_;
-  uint32_t peer_ = 0;
+  const uint32_t peer_;
 };
 
 TEST_F(DeviceLaneTest, CountsWhatItSends) {

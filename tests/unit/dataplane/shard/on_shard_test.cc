@@ -109,6 +109,10 @@ TEST(OnShard, ContextsAndLanesNeedTheToken) {
   EXPECT_NEEDS_TOKEN(DeviceLane, ServeTap);
   EXPECT_NEEDS_TOKEN(DeviceLane, StageRaw);
   EXPECT_NEEDS_TOKEN(DeviceLane, Find, roce::Qpn(1));
+  EXPECT_NEEDS_TOKEN(DeviceLane, FindMembers, roce::Gid());
+  EXPECT_NEEDS_TOKEN(DeviceLane, Reserve);
+  EXPECT_NEEDS_TOKEN(FlowTable, Match, roce::FlowKey(), [](const FlowRule&) {});
+  EXPECT_NEEDS_TOKEN(ReceiveQueueTable, Find, 0, nullptr);
 }
 
 }  // namespace
