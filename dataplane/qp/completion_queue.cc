@@ -44,14 +44,14 @@ void CompletionQueue::UseRing(uint32_t capacity) {
 
 // The ring looks full: reads the program's index and takes it if it is possible.
 bool CompletionQueue::MakeRoom(const OnShard& shard) {
-  if (overflowed_) return false;
+  if (overflowed()) return false;
   const uint32_t consumer = std::atomic_ref(header_->consumer).load(std::memory_order_acquire);
   if (producer_ - consumer < capacity_) {
     consumer_ = consumer;
     return true;
   }
   if (ignore_overrun_) return false;
-  overflowed_ = true;
+  overflowed_.store(true, std::memory_order_relaxed);
   events_->NoteOverflow(shard, *this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
   if (context_.SendAsyncEvent(shard, user_handle(), kEventCqError)) {
@@ -108,11 +108,11 @@ CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard&, Move& move
   UseRing(move.capacity);
   header_->arm = arm;
   header_->producer = unconsumed;
-  header_->overflowed = overflowed_;
+  header_->overflowed = overflowed();
   producer_ = unconsumed;
   event_state_.MoveDown(move.consumer);
   // A dead queue stays full forever.
-  consumer_ = overflowed_ ? producer_ - capacity_ : 0;
+  consumer_ = overflowed() ? producer_ - capacity_ : 0;
   return MoveResult::kMoved;
 }
 

@@ -97,7 +97,7 @@ class CompletionQueue {
   uint64_t memory_size() const { return memory_.size(); }
   uint32_t comp_events() const { return event_state_.sent(); }
   uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
-  bool overflowed() const { return overflowed_; }
+  bool overflowed() const { return overflowed_.load(std::memory_order_relaxed); }
   uint32_t users() const { return users_; }  // queue pairs; control thread only
   // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
   void IgnoreOverrun() { ignore_overrun_ = true; }
@@ -142,7 +142,7 @@ class CompletionQueue {
   uint32_t capacity_ = 0;
   uint32_t capacity_shift_ = 0;
   bool has_withheld_ = false;
-  bool overflowed_ = false;
+  std::atomic<bool> overflowed_{false};
   bool ignore_overrun_ = false;
   uint32_t withheld_index_ = 0;
   CompletionEvents* events_;
