@@ -333,7 +333,7 @@ bool Requester<Host>::BuildSegmented(Host& host, const WorkInfo& info, SendRecor
   if (context_.config.type == QpType::kUd) {
     const DatagramWork& to = wqe.datagram;
     out.dest_qpn = Qpn(to.remote_qpn);
-    const bool use_own = (to.remote_qkey >> 31) != 0;
+    const bool use_own = IsControlledQkey(to.remote_qkey);
     out.ext.deth = Deth{use_own ? context_.attributes.qkey : to.remote_qkey, context_.config.qpn};
   }
   out.ack_request = context_.IsReliable() && WantsAck(is_last);

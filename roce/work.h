@@ -100,11 +100,14 @@ struct Sge {
 
 // ---- Fields of one kind of work request
 
+// Controlled Q_Keys are reserved for privileged programs (IBTA vol 1, 10.2.5).
+constexpr bool IsControlledQkey(uint32_t qkey) { return qkey >> 31 != 0; }
+
 // UD.
 struct DatagramWork {
   uint32_t address_handle;
   uint32_t remote_qpn;
-  uint32_t remote_qkey;  // top bit set: the queue pair's own (IBTA vol 1, 10.2.5)
+  uint32_t remote_qkey;  // controlled: the queue pair's own is sent
 };
 // kCompareSwap, kFetchAdd. Host byte order.
 struct AtomicWork {

@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
                                                        const std::string& runtime_dir,
                                                        bool public_socket) {
   absl::StatusOr<UniqueFd> listener =
-      ListenUnix(runtime_dir, ROCI_ABI_CM_SOCKET_NAME, SOCK_SEQPACKET, public_socket ? 0666 : 0600);
+      ListenUnix(runtime_dir, ROCI_ABI_CM_SOCKET_NAME, SOCK_SEQPACKET, SocketMode(public_socket));
   if (!listener.ok()) return listener.status();
   std::unique_ptr<Server> server(new Server(services));
   Server* const self = server.get();

@@ -76,8 +76,10 @@ int EventLoop::WaitMs() const {
   if (next == roce::kNever) return -1;
   const roce::TimeNs now = MonotonicNow();
   if (next <= now) return 0;
+  // Rounded up. A later deadline is looked at again.
+  constexpr roce::TimeNs kLongestWaitMs = 60'000;
   return static_cast<int>(
-      std::min<roce::TimeNs>((next - now + roce::kNsPerMs - 1) / roce::kNsPerMs, 60'000));
+      std::min((next - now + roce::kNsPerMs - 1) / roce::kNsPerMs, kLongestWaitMs));
 }
 
 // A handler that fails for lack of memory must not end the daemon.

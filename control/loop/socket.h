@@ -14,6 +14,9 @@
 
 namespace roci::control {
 
+// The file mode of a listening socket: for every user, or for the daemon's only.
+constexpr mode_t SocketMode(bool is_public) { return is_public ? 0666 : 0600; }
+
 // A non-blocking listening socket of `type` (SOCK_SEQPACKET or SOCK_STREAM) named
 // `directory`/`name` with file mode `mode`. Replaces an existing file of that name. The path may be
 // longer than sun_path.

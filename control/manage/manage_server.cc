@@ -26,7 +26,8 @@ std::string Refusal(const std::string& text) {
 absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& loop,
                                                                    const std::string& runtime_dir,
                                                                    Acceptor::Close close) {
-  absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, kManageSocketName, SOCK_STREAM, 0600);
+  absl::StatusOr<UniqueFd> listener =
+      ListenUnix(runtime_dir, kManageSocketName, SOCK_STREAM, SocketMode(/*is_public=*/false));
   if (!listener.ok()) return listener.status();
   std::unique_ptr<ManageServer> server(new ManageServer(loop, std::move(close)));
   ManageServer* const self = server.get();

@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<NetlinkServer>> NetlinkServer::Create(const Sourc
                                                                      const std::string& runtime_dir,
                                                                      bool public_socket) {
   absl::StatusOr<UniqueFd> listener = ListenUnix(runtime_dir, ROCI_ABI_NETLINK_SOCKET_NAME,
-                                                 SOCK_SEQPACKET, public_socket ? 0666 : 0600);
+                                                 SOCK_SEQPACKET, SocketMode(public_socket));
   if (!listener.ok()) return listener.status();
   std::unique_ptr<NetlinkServer> server(new NetlinkServer(sources));
   NetlinkServer* const self = server.get();

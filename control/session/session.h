@@ -239,7 +239,6 @@ class Session {
   // session_queue_pairs.cc
   absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
   static bool NeedsPrivilege(const roci_abi_create_qp_request& create);
-  static bool IsControlledQkey(uint32_t qkey);
   bool MayUseRawPackets() const;
   // Makes what CREATE_QP and CREATE_RSS_QP answer; `record` has what the caller knows.
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,

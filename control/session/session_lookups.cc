@@ -218,7 +218,7 @@ Session::Lookup Session::LookupFor(const Request& request, const FdsPointer& fds
     case ROCI_ABI_MODIFY_QP: {
       const auto& modify = request.As<roci_abi_modify_qp_request>();
       const bool sets_qkey = (modify.mask & roce::kAttrQkey) != 0;
-      return sets_qkey && IsControlledQkey(modify.attr.qkey) ? LookUpPrivilege() : Lookup{};
+      return sets_qkey && roce::IsControlledQkey(modify.attr.qkey) ? LookUpPrivilege() : Lookup{};
     }
     case ROCI_ABI_REG_DMA_BUFFER_MR:
       return MapDmaBuffer(request, fds);

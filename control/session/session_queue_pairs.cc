@@ -144,10 +144,6 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   return absl::OkStatus();
 }
 
-// IBTA vol 1, 10.2.5: controlled Q_Keys are reserved for privileged programs; Linux requires
-// CAP_NET_RAW.
-bool Session::IsControlledQkey(uint32_t qkey) { return (qkey >> 31) != 0; }
-
 absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply& reply) {
   roci_abi_modify_qp_request modify = request.As<roci_abi_modify_qp_request>();
   const QpRecord* record = qps_.Find(modify.handle);
@@ -156,7 +152,9 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
-  if ((modify.mask & roce::kAttrQkey) && IsControlledQkey(wanted.qkey) && !MayUseRawPackets()) {
+  // Linux requires CAP_NET_RAW.
+  if ((modify.mask & roce::kAttrQkey) && roce::IsControlledQkey(wanted.qkey) &&
+      !MayUseRawPackets()) {
     return StatusFromErrno(EPERM, "controlled Q_Key");
   }
   status = StatusOfModify(

@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
                                                                      const std::string& runtime_dir,
                                                                      bool public_socket) {
   absl::StatusOr<UniqueFd> listener =
-      ListenUnix(runtime_dir, abi::kSocketName, SOCK_SEQPACKET, public_socket ? 0666 : 0600);
+      ListenUnix(runtime_dir, abi::kSocketName, SOCK_SEQPACKET, SocketMode(public_socket));
   if (!listener.ok()) return listener.status();
   std::unique_ptr<SessionServer> server(new SessionServer(services));
   SessionServer* const self = server.get();

@@ -15,7 +15,7 @@ namespace roci::dataplane {
 // The daemon's side of one doorbell page. One thread.
 class Doorbells {
  public:
-  static constexpr uint32_t kWordBits = 64;
+  static constexpr uint32_t kWordBits = ROCI_ABI_DOORBELL_WORD_BITS;
 
   Doorbells() = default;
   // `page` is shared with the program and outlives this object.
@@ -85,10 +85,10 @@ uint32_t Doorbells::Collect(uint32_t budget, Visit&& visit) {
     uint64_t& words = pending1_[i];
     words |= Take(page_->level1[i]);
     while (words != 0 && visited < budget) {
-      const uint32_t word = i * 64 + static_cast<uint32_t>(std::countr_zero(words));
+      const uint32_t word = i * kWordBits + static_cast<uint32_t>(std::countr_zero(words));
       words &= words - 1;
       for (uint64_t bits = Take(page_->level0[word]); bits != 0; bits &= bits - 1) {
-        visit(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+        visit(word * kWordBits + static_cast<uint32_t>(std::countr_zero(bits)));
         ++visited;
       }
     }

@@ -274,6 +274,7 @@ ROCI_ABI_ASSERT(offsetof(struct roci_abi_cqe, generation) == 56);
 // the bottom up (levels 0, 1, 2); the daemon exchanges words with 0 from the top down.
 
 #define ROCI_ABI_MAX_QP_HANDLES 65536
+#define ROCI_ABI_DOORBELL_WORD_BITS 64
 
 struct roci_abi_doorbells {
   // Written by the daemon: 1 = the session's lcore sleeps; the program sets the bits, then a full

@@ -23,9 +23,11 @@ class Doorbells {
   /// a full fence. A bit that is set already needs no write: the daemon will clear it and then read
   /// the producer index.
   void Ring(uint32_t handle) const {
-    SetBit(page_->level0[handle >> 6], handle & 63);
-    SetBit(page_->level1[handle >> 12], (handle >> 6) & 63);
-    SetBit(page_->level2, handle >> 12);
+    const uint32_t word0 = handle / kWordBits;
+    const uint32_t word1 = word0 / kWordBits;
+    SetBit(page_->level0[word0], handle % kWordBits);
+    SetBit(page_->level1[word1], word0 % kWordBits);
+    SetBit(page_->level2, word1);
     Wake();
   }
 
@@ -44,6 +46,8 @@ class Doorbells {
   }
 
  private:
+  static constexpr uint32_t kWordBits = ROCI_ABI_DOORBELL_WORD_BITS;
+
   static void SetBit(uint64_t& word, uint32_t bit) {
     const std::atomic_ref<uint64_t> shared(word);
     const uint64_t mask = uint64_t{1} << bit;

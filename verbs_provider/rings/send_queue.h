@@ -49,7 +49,7 @@ struct SendQueue {
   static constexpr uint32_t kPrefetchAhead = 4;
   void PrefetchSlot(uint32_t index) const {
     abi::PrefetchForWrite(Slot(index));
-    abi::PrefetchForWrite(Slot(index) + 64);
+    abi::PrefetchForWrite(Slot(index) + ROCI_ABI_CACHE_LINE);
   }
   std::byte* Slot(uint32_t index) const {
     return slots + static_cast<size_t>(index & mask) * stride;
