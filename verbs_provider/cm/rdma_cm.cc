@@ -25,6 +25,7 @@
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/base/clock.h"
 #include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/base/no_cancellation.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/base/provider_api.h"
@@ -60,8 +61,7 @@ void AddChannel(EventChannel* channel) {
   static uint64_t last_serial = 0;
   const ProcessLock lock;
   channel->serial = ++last_serial;
-  channel->next = g_channels;
-  g_channels = channel;
+  AddToList(g_channels, channel);
 }
 
 bool IsOpen(uint64_t serial) {
@@ -87,11 +87,7 @@ void Release(EventChannel* channel, bool closed) {
   bool last = false;
   {
     const ProcessLock lock;
-    for (EventChannel** link = &g_channels; closed && *link != nullptr; link = &(*link)->next) {
-      if (*link != channel) continue;
-      *link = channel->next;
-      break;
-    }
+    if (closed) RemoveFromList(g_channels, channel);
     last = --channel->ref_count == 0;
   }
   if (last) Free(channel);

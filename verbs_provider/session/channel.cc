@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/session.h"
@@ -22,21 +23,16 @@ struct CompletionChannel {
 
 CompletionChannel* channels = nullptr;
 
-void AddToList(CompletionChannel* channel) {
+void AddChannel(CompletionChannel* channel) {
   const ProcessLock lock;
-  channel->next = channels;
-  channels = channel;
+  AddToList(channels, channel);
 }
 
-// Removes the first channel for which `matches` is true from the list. Null if there is none.
-template <class Predicate>
-CompletionChannel* RemoveFromList(Predicate matches) {
+// Removes the first channel for which matches(channel) is true. Null: there is none.
+template <class Matches>
+CompletionChannel* TakeChannel(Matches matches) {
   const ProcessLock lock;
-  CompletionChannel** link = &channels;
-  while (*link != nullptr && !matches(*link)) link = &(*link)->next;
-  CompletionChannel* found = *link;
-  if (found != nullptr) *link = found->next;
-  return found;
+  return RemoveFirst(channels, matches);
 }
 
 }  // namespace
@@ -61,13 +57,13 @@ int CreateChannel(VerbsSession* session) {
     Free(channel);
     return -error;
   }
-  AddToList(channel);
+  AddChannel(channel);
   return fds.Take(0);
 }
 
 void DestroyChannel(void* owner) {
   CompletionChannel* channel =
-      RemoveFromList([owner](const CompletionChannel* c) { return c == owner; });
+      TakeChannel([owner](const CompletionChannel* c) { return c == owner; });
   if (channel == nullptr) return;
   CallWithHandle(channel->session->client, ROCI_ABI_DESTROY_COMP_CHANNEL, channel->handle);
   Free(channel);
@@ -83,7 +79,7 @@ bool FindChannel(VerbsSession* session, int fd, uint32_t* handle) {
 
 void DropChannels(VerbsSession* session) {
   while (CompletionChannel* channel =
-             RemoveFromList([=](const CompletionChannel* c) { return c->session == session; })) {
+             TakeChannel([=](const CompletionChannel* c) { return c->session == session; })) {
     void* owner = nullptr;
     if (LookUpFd(channel->fd, &owner) == FdKind::kCompletionChannel && owner == channel) {
       ForgetFd(channel->fd);

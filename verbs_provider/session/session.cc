@@ -11,6 +11,7 @@
 
 #include "verbs_provider/base/allocate.h"
 #include "verbs_provider/base/keep_errno.h"
+#include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/memory/app_memory.h"
 #include "verbs_provider/memory/maps_reader.h"
@@ -23,26 +24,23 @@ namespace {
 constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM;
 
 // Every session of this process; under the ProcessLock.
-VerbsSession* list_head = nullptr;
+VerbsSession* sessions = nullptr;
 
-void AddToList(VerbsSession* session) {
+void AddSession(VerbsSession* session) {
   const ProcessLock lock;
-  session->next = list_head;
-  list_head = session;
+  AddToList(sessions, session);
 }
 
-void RemoveFromList(VerbsSession* session) {
+void RemoveSession(VerbsSession* session) {
   const ProcessLock lock;
-  VerbsSession** link = &list_head;
-  while (*link != nullptr && *link != session) link = &(*link)->next;
-  if (*link != nullptr) *link = session->next;
+  RemoveFromList(sessions, session);
 }
 
 // ConvertHook: tells each session's daemon that [va, va + length) is about to become private again.
 bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
   bool told = true;
   const ProcessLock lock;
-  for (VerbsSession* session = list_head; session != nullptr; session = session->next) {
+  for (VerbsSession* session = sessions; session != nullptr; session = session->next) {
     if (!session->alive()) continue;
     roci_abi_unshare_range_request request = {};
     roci_abi_plain_response response = {};
@@ -60,7 +58,7 @@ bool UnshareInAllSessions(void*, uint64_t va, uint64_t length) {
 // the parent's exit. The child keeps the memory of the parent's objects.
 void AfterForkInChild() {
   ForgetOtherThreads();
-  for (VerbsSession* session = list_head; session != nullptr; session = session->next) {
+  for (VerbsSession* session = sessions; session != nullptr; session = session->next) {
     if (session->inherited()) session->client.DropInChild();
   }
   ProcessLock::AfterFork();
@@ -263,7 +261,7 @@ int Begin(const char* socket_path, int socket_file, Handshake handshake, VerbsSe
     return error;
   }
   MapsReader::HoldFile();
-  AddToList(session);
+  AddSession(session);
   *opened = session;
   return 0;
 }
@@ -294,7 +292,7 @@ void VerbsSession::NameContext(int cmd_fd) {
 
 void VerbsSession::Close(VerbsSession* session) {
   if (--session->ref_count != 0) return;
-  RemoveFromList(session);
+  RemoveSession(session);
   DropChannels(session);
   Dispose(session);
 }

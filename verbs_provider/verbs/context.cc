@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "verbs_provider/base/generation.h"
+#include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/base/process_lock.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/channel.h"
@@ -25,20 +26,17 @@ namespace {
 Context* contexts = nullptr;
 VerbsDevice* devices = nullptr;
 
-void AddToList(Context* context) {
+void AddContext(Context* context) {
   const ProcessLock lock;
-  context->next = contexts;
-  contexts = context;
+  AddToList(contexts, context);
 }
 
 // The daemon identifies a session by the command descriptor of one of its contexts. This context's
 // descriptor is about to be closed; if another context uses the session, the daemon gets that
 // one's.
-void RemoveFromList(Context* context) {
+void RemoveContext(Context* context) {
   const ProcessLock lock;
-  Context** link = &contexts;
-  while (*link != nullptr && *link != context) link = &(*link)->next;
-  if (*link != nullptr) *link = context->next;
+  RemoveFromList(contexts, context);
   VerbsSession* session = context->session.load();
   const Context* other = contexts;
   while (other != nullptr && other->session.load() != session) other = other->next;
@@ -87,7 +85,7 @@ verbs_context* VerbsContextOf(Context* context) {
 
 void FreeContext(ibv_context* ibcontext) {
   Context* context = ToContext(ibcontext);
-  RemoveFromList(context);
+  RemoveContext(context);
   ForgetFd(ibcontext->cmd_fd);
   ForgetFd(ibcontext->async_fd);
   VerbsSession::Close(context->session);
@@ -171,7 +169,7 @@ Context* MakeContext(ibv_device* device, int cmd_fd, VerbsSession* session) {
   verbs_set_ops(VerbsContextOf(context), generation.operations);
   context->session = session;
   ibcontext->num_comp_vectors = static_cast<int>(session->num_comp_vectors);
-  AddToList(context);
+  AddContext(context);
   if (!RegisterFd(cmd_fd, FdKind::kCommand, ibcontext)) {
     FreeContext(ibcontext);
     return Fail(ENOMEM);
@@ -280,15 +278,12 @@ verbs_context* ImportContext(ibv_device* device, int cmd_fd) {
 
 void AddDevice(VerbsDevice* device) {
   const ProcessLock lock;
-  device->next = devices;
-  devices = device;
+  AddToList(devices, device);
 }
 
 void RemoveDevice(VerbsDevice* device) {
   const ProcessLock lock;
-  VerbsDevice** link = &devices;
-  while (*link != nullptr && *link != device) link = &(*link)->next;
-  if (*link != nullptr) *link = device->next;
+  RemoveFromList(devices, device);
 }
 
 InterceptHandlers ContextHandlers() {

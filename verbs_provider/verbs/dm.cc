@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "verbs_provider/base/allocate.h"
+#include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/verbs/objects.h"
 #include "verbs_provider/verbs/verbs_ops.h"
 
@@ -45,17 +46,14 @@ void Fill(ibv_context* context, uint32_t handle, Dm* dm) {
   dm->dm.handle = handle;
 }
 
-void AddToList(VerbsSession* session, Dm* dm) {
+void AddToSession(VerbsSession* session, Dm* dm) {
   const RegistrationLock lock;
-  dm->next = session->device_memories;
-  session->device_memories = dm;
+  AddToList(session->device_memories, dm);
 }
 
-void RemoveFromList(Dm* dm) {
+void RemoveFromSession(Dm* dm) {
   const RegistrationLock lock;
-  Dm** link = &dm->session->device_memories;
-  while (*link != nullptr && *link != dm) link = &(*link)->next;
-  if (*link != nullptr) *link = dm->next;
+  RemoveFromList(dm->session->device_memories, dm);
 }
 
 }  // namespace
@@ -85,7 +83,7 @@ ibv_dm* AllocDm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   dm->data = dm->memory.data;
   dm->length = attr->length;
   Fill(context, response.handle, dm);
-  AddToList(session, dm);
+  AddToSession(session, dm);
   return &dm->dm;
 }
 
@@ -95,7 +93,7 @@ int FreeDm(ibv_dm* ibdm) {
   if (dm->imported) return EINVAL;  // ibv_unimport_dm frees it
   const int error = CallWithHandle(session->client, ROCI_ABI_FREE_DM, ibdm->handle);
   if (!IsGone(session, error)) return error;
-  RemoveFromList(dm);
+  RemoveFromSession(dm);
   UnmapOwn(dm->session, &dm->memory);
   Free(dm);
   return 0;
