@@ -1,8 +1,8 @@
 #include "control/manage/show.h"
 
-#include <array>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -93,11 +93,15 @@ Json Drops(const dataplane::DeviceSnapshot& snapshot, bool with_zeros) {
 }
 
 Json LostByPort(const dataplane::PortLosses& losses, bool with_zeros) {
-  constexpr std::array<std::string_view, 4> kNames = {"rx_missed", "rx_errors", "rx_no_buffer",
-                                                      "tx_errors"};
-  const std::array values = {losses.rx_missed, losses.rx_errors, losses.rx_no_buffer,
-                             losses.tx_errors};
-  return ByName(kNames, values, with_zeros);
+  const std::pair<const char*, uint64_t> counts[] = {{"rx_missed", losses.rx_missed},
+                                                     {"rx_errors", losses.rx_errors},
+                                                     {"rx_no_buffer", losses.rx_no_buffer},
+                                                     {"tx_errors", losses.tx_errors}};
+  Json out = Json::object();
+  for (const auto& [name, count] : counts) {
+    if (with_zeros || count != 0) out[name] = count;
+  }
+  return out;
 }
 
 // "rx_pause", "pfc_3", ...
