@@ -27,6 +27,8 @@ namespace roci::roce {
 // Work requests flushed per queue and call. A deep queue is flushed in several calls, so that an
 // error of one QP does not delay the other QPs of the lcore.
 inline constexpr uint32_t kFlushBudget = 128;
+// Enough for the deepest queue.
+inline constexpr uint32_t kFlushCalls = 256;
 
 // State that `roci show qps` prints in addition to the attributes.
 struct QpDebug {
@@ -54,11 +56,13 @@ class Qp {
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
-  // ibv_modify_qp. Any result but kOk: nothing changed. The values have passed
+  // ibv_modify_qp. Any result but kOk and kMustFlush: nothing changed. The values have passed
   // CheckAttributeValues(). With kAttrCurState, the current state must be attributes.cur_state. To
   // RESET: requests in flight are discarded without completions; the owner empties its rings. To
   // ERR: both queues are flushed; with many requests posted, HandleTimeout continues the flush
-  // (NextTimeout() is then in the past).
+  // (NextTimeout() is then in the past). From SQE to RTS: all requests are flushed first. kMustFlush:
+  // kFlushBudget of them were, and the state is still SQE; call again. After kFlushCalls such calls
+  // the transition leaves requests of a program that keeps posting, and they are sent.
   ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
   void Query(QpAttributes& out) const;
 
@@ -144,6 +148,7 @@ class Qp {
 
   void SetPathMtu(PathMtu mtu);
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
+  bool MustFlush(Host& host);
   void EnterState(Host& host, QpState from, QpState to);
   void Clear();
   void EnterError(Host& host);
@@ -171,6 +176,7 @@ class Qp {
   bool flushing_ = false;                   // ERR, SQE: WQEs may be left in the rings
   bool last_wqe_raised_ = false;
   uint8_t congested_ = 0;  // 0: the hot path reads no other congestion state
+  uint16_t flush_calls_ = 0;  // Modify() in SQE
   Qpn notified_qpn_;       // destination of the pending CNP
   // Bytes of READ responses sent beyond those of requests, while both have packets to send. Within
   // one packet of zero.

@@ -149,6 +149,8 @@ const char* ModifyResultName(ModifyResult result) {
       return "bad value";
     case ModifyResult::kUnsupported:
       return "unsupported";
+    case ModifyResult::kMustFlush:
+      return "send work requests to flush";
   }
   return "?";
 }

@@ -106,6 +106,7 @@ enum class ModifyResult : uint8_t {
   kAttributeNotAllowed,  // EINVAL
   kBadValue,             // EINVAL
   kUnsupported,          // EOPNOTSUPP: alternate paths, path migration
+  kMustFlush,            // see Qp::Modify
 };
 const char* ModifyResultName(ModifyResult result);
 

@@ -15,10 +15,6 @@
 
 namespace roci::roce {
 
-// Most calls of Flush in one transition: enough for the deepest queue, bounded if the program keeps
-// posting.
-inline constexpr uint32_t kFlushRounds = 512;
-
 // What a packet counts in the turns of READ responses and requests, beyond its payload: about its
 // headers. Requests without payload take turns, too.
 inline constexpr int32_t kTurnBytesPerPacket = 64;
@@ -61,6 +57,9 @@ ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attrib
          ModifyResult::kOk);
   const ModifyResult result = CheckModify(type(), from, to, mask);
   if (result != ModifyResult::kOk) return result;
+  if (from == QpState::kSqe && to == QpState::kRts && MustFlush(host)) {
+    return ModifyResult::kMustFlush;
+  }
   ApplyAttributes(attributes, mask);
   EnterState(host, from, to);
   Settle(host);
@@ -104,6 +103,13 @@ void Qp<Host>::SetPathMtu(PathMtu mtu) {
   context_.mtu_shift = static_cast<uint8_t>(7 + static_cast<uint8_t>(mtu));
 }
 
+// Requests posted in SQE must not be sent after it, also those whose doorbell was not seen yet.
+template <class Host>
+bool Qp<Host>::MustFlush(Host& host) {
+  if (requester_.Flush(host, kFlushBudget)) return false;
+  return ++flush_calls_ <= kFlushCalls;
+}
+
 // Effects of a transition apart from the attributes. `to` is legal from `from`.
 template <class Host>
 void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
@@ -121,10 +127,6 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
     case QpState::kRts:
       communication_established_ = true;
       drain_notify_ = false;
-      // Requests that SQE has not flushed yet must not be sent.
-      for (uint32_t i = 0; flushing_ && i < kFlushRounds; ++i) {
-        flushing_ = !requester_.Flush(host, kFlushBudget);
-      }
       flushing_ = false;
       if (from == QpState::kRtr) {
         requester_.Start(context_.attributes.sq_psn);
@@ -190,6 +192,7 @@ void Qp<Host>::EnterSendError(Host& host) {
   context_.attributes.state = QpState::kSqe;
   context_.send_error_pending = false;
   drain_notify_ = false;
+  flush_calls_ = 0;
   flushing_ = !requester_.Flush(host, kFlushBudget);
 }
 

@@ -411,13 +411,21 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
 
 ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
   QueuePair& qp = command.qp;
-  return CallBetweenCopies([&](const OnShard& shard) {
+  const auto modify = [&](const OnShard& shard) {
     Worker& worker = lcore_->worker(shard);
     const roce::ModifyResult result =
         qp.Modify(shard, worker.RefreshTime(), command.attributes, command.mask, command.path);
-    if (result == roce::ModifyResult::kOk) worker.ScheduleVisit(qp);
+    const bool has_effects =
+        result == roce::ModifyResult::kOk || result == roce::ModifyResult::kMustFlush;
+    if (has_effects) worker.ScheduleVisit(qp);
     return ModifiedQueuePair{result, qp.core(shard).state()};
-  });
+  };
+  ModifiedQueuePair modified = CallBetweenCopies(modify);
+  while (modified.result == roce::ModifyResult::kMustFlush) {
+    lcore_->FinishRound();
+    modified = CallBetweenCopies(modify);
+  }
+  return modified;
 }
 
 void ShardClient::Do(const SetPath& command) {

@@ -78,6 +78,44 @@ TEST(QpUc, SendErrorStopsTheSendQueueOnly) {
   EXPECT_EQ(packets[0].tx.psn, kSqPsn + 1);
 }
 
+TEST(QpUc, LeavesSendErrorInParts) {
+  constexpr uint32_t kRequests = 10 * kFlushBudget;
+  Node node(Uc());
+  node.host.PostSend(WorkOpcode::kSend, 8).first_sge.lkey = Key(0xBAD);
+  node.Work();
+  node.PollAll();
+  ASSERT_EQ(node.qp.state(), QpState::kSqe);
+  node.host.send_completions.clear();
+  // Their doorbell is not seen before the change.
+  for (uint32_t i = 0; i < kRequests; ++i) node.host.PostSend(WorkOpcode::kSend, 8);
+  uint32_t calls = 0;
+  for (size_t flushed = 0; node.Modify(QpState::kRts) == ModifyResult::kMustFlush; ++calls) {
+    EXPECT_EQ(node.host.send_completions.size() - flushed, kFlushBudget) << calls;
+    EXPECT_EQ(node.qp.state(), QpState::kSqe);
+    flushed = node.host.send_completions.size();
+  }
+  EXPECT_EQ(calls, 10U);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+  EXPECT_EQ(node.host.send_completions.size(), kRequests);
+  EXPECT_TRUE(node.Run().empty()) << "a request posted in SQE is sent";
+  node.host.PostSend(WorkOpcode::kSend, 8);
+  EXPECT_EQ(node.Run().size(), 1U);
+}
+
+// A program that posts without end while it changes the state.
+TEST(QpUc, LeavesSendErrorOfAProgramThatKeepsPosting) {
+  Node node(Uc());
+  node.host.PostSend(WorkOpcode::kSend, 8).first_sge.lkey = Key(0xBAD);
+  node.Work();
+  node.PollAll();
+  uint32_t calls = 0;
+  do {
+    for (uint32_t i = 0; i < kFlushBudget; ++i) node.host.PostSend(WorkOpcode::kSend, 8);
+    ASSERT_LE(++calls, kFlushCalls + 1);
+  } while (node.Modify(QpState::kRts) == ModifyResult::kMustFlush);
+  EXPECT_EQ(node.qp.state(), QpState::kRts);
+}
+
 TEST(QpUc, PayloadThatCannotBeReadFailsItsRequest) {
   Node node(Uc());
   node.host.PostSend(WorkOpcode::kSend, 8);

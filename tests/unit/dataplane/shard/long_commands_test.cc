@@ -2,10 +2,13 @@
 // (LcoreTest.ServesQueuePairsBetweenThePartsOfACommand). The tests count parts, not time.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -194,6 +197,49 @@ TEST_F(LongCommands, ResizeAFullCompletionQueue) {
     ASSERT_EQ(cqe.wr_id, i);
   }
   EXPECT_FALSE(cq.Poll(&cqe));
+}
+
+// UD: the send queue leaves SQE.
+TEST_F(LongCommands, FlushADeepSendQueue) {
+  constexpr uint32_t kParts = 64;
+  constexpr uint32_t kRequests = kParts * roce::kFlushBudget;
+  AppCq cq(node_.client(), 2 * kRequests);
+  dataplane::QueuePairConfig config;
+  config.type = roce::QpType::kUd;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = kRequests;
+  AppQp qp(node_.client(), config);
+  ASSERT_EQ(ConnectUd(node_, qp), roce::ModifyResult::kOk);
+  SendRequest request;
+  request.head.opcode = ROCI_ABI_WR_SEND;
+  request.head.flags = ROCI_ABI_SEND_SIGNALED;
+  qp.Post(request);  // to no address handle
+  qp.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq.Wait(&cqe));
+  ASSERT_EQ(qp.Inspect().state, roce::QpState::kSqe);
+  // Without a doorbell at an armed queue, so that the lcore does not flush them before.
+  for (int i = 0; i < 5000 && std::atomic_ref(qp.send_queue()->armed).load() == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (uint32_t i = 0; i < kRequests; ++i) qp.Post(request);
+  std::atomic_ref(qp.send_queue()->producer).store(qp.send_producer(), std::memory_order_release);
+  // Between the parts, the lcore flushes some itself.
+  lcore().Call([&](const dataplane::OnShard& shard) {
+    roce::QpAttributes attributes;
+    attributes.state = roce::QpState::kRts;
+    EXPECT_EQ(qp.qp().Modify(shard, lcore().worker(shard).RefreshTime(), attributes,
+                             roce::kAttrState, nullptr),
+              roce::ModifyResult::kMustFlush)
+        << "a call flushes all";
+  });
+  ASSERT_EQ(MoveTo(node_, qp, roce::QpState::kRts), roce::ModifyResult::kOk);
+  EXPECT_EQ(qp.Inspect().state, roce::QpState::kRts);
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    ASSERT_TRUE(cq.Wait(&cqe)) << i;
+    ASSERT_EQ(cqe.status, static_cast<uint32_t>(roce::CompletionStatus::kWorkRequestFlushed)) << i;
+  }
 }
 
 TEST_F(LongCommands, EndAProgramWithManyQueuePairs) {
