@@ -9,8 +9,10 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "memory/dma_buffer.h"
 
@@ -54,6 +56,7 @@ class UnmapperQueue {
     const std::unique_ptr<RetiredMapping> owned(mapping);
     while (!UnmapPart(*owned)) {
     }
+    if (owned->dma_buffer >= 0) EndDmaBufferAccess(owned->dma_buffer);
   }
   uint32_t backlog() {
     const std::lock_guard guard(mutex_);
@@ -82,9 +85,7 @@ class UnmapperQueue {
     const bool is_fast = std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1);
     mapping.next_part = is_fast ? std::min(2 * part, kLargePart) : kSmallPart;
     mapping.done += part;
-    if (mapping.done < mapping.length) return false;
-    if (mapping.dma_buffer >= 0) EndDmaBufferAccess(mapping.dma_buffer);
-    return true;
+    return mapping.done == mapping.length;
   }
 
   bool HasThread() {
@@ -113,11 +114,42 @@ class UnmapperQueue {
   void Finish(RetiredUse& use, RetiredMapping& mapping) {
     use.first = mapping.next;
     if (use.first == nullptr) use.end = &use.first;
-    --use.mappings;
+    if (mapping.dma_buffer < 0) --use.mappings;
     use.bytes -= mapping.length;
     --backlog_;
     bytes_ -= mapping.length;
     changed_.notify_all();
+  }
+  // Passes an unmapped DMA buffer to the thread of its user. Null: the thread has it. Otherwise no
+  // thread can be started.
+  std::unique_ptr<RetiredMapping> PassBuffer(std::unique_ptr<RetiredMapping> mapping) {
+    RetiredUse& use = *mapping->use;
+    if (!use.has_thread) {
+      try {
+        std::thread([this, owned = mapping->use] { EndBuffers(*owned); }).detach();
+        use.has_thread = true;
+      } catch (const std::system_error&) {
+        return mapping;
+      } catch (const std::bad_alloc&) {
+        return mapping;
+      }
+    }
+    mapping->next = use.first_buffer;
+    use.first_buffer = mapping.release();
+    return nullptr;
+  }
+  void EndBuffers(RetiredUse& use) {
+    std::unique_lock lock(mutex_);
+    while (use.first_buffer != nullptr) {
+      std::unique_ptr<RetiredMapping> mapping(use.first_buffer);
+      use.first_buffer = mapping->next;
+      lock.unlock();
+      EndDmaBufferAccess(mapping->dma_buffer);
+      --use.mappings;
+      mapping.reset();
+      lock.lock();
+    }
+    use.has_thread = false;
   }
   [[noreturn]] void Run() {
     // Do not inherit the priority of the thread that started this one.
@@ -137,8 +169,14 @@ class UnmapperQueue {
         static_cast<void>(mapping.release());  // still the user's first
       }
       if (use.first != nullptr) Append(use);
+      const bool is_buffer = mapping != nullptr && mapping->dma_buffer >= 0;
+      if (is_buffer) mapping = PassBuffer(std::move(mapping));
       // The last mapping of a user may own its `use`.
       lock.unlock();
+      if (is_buffer && mapping != nullptr) {
+        EndDmaBufferAccess(mapping->dma_buffer);
+        --mapping->use->mappings;
+      }
       mapping.reset();
       lock.lock();
     }

@@ -1,4 +1,5 @@
-// A thread that unmaps: unmapping many GiB takes seconds, for which control must not block.
+// A thread that unmaps: unmapping many GiB takes seconds, for which control must not block. The end
+// of a DMA buffer's CPU access may take any time, so each user has a thread of its own for these.
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,9 @@ struct RetiredUse {
   RetiredMapping* first = nullptr;
   RetiredMapping** end = &first;
   RetiredUse* next = nullptr;  // the user whose turn comes next
+  // Unmapped DMA buffers whose CPU access has to end, and whether a thread does that.
+  RetiredMapping* first_buffer = nullptr;
+  bool has_thread = false;
 };
 
 /// A mapping without users. The owner allocates this in advance, so that Retire cannot fail.
@@ -43,7 +47,8 @@ class Unmapper {
   /// Takes ownership of `mapping`, allocated with `new`, and unmaps it asynchronously; on the
   /// calling thread if no thread can be started. Any thread.
   static void Retire(RetiredMapping* mapping);
-  /// Retired mappings of all users that are not unmapped yet, and bytes in them.
+  /// Retired mappings of all users that are not unmapped yet, and bytes in them. A DMA buffer whose
+  /// CPU access has not ended counts to its user only.
   static uint32_t backlog();
   static uint64_t backlog_bytes();
   /// Blocks until the backlog is 0. For tests.

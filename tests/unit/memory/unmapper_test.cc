@@ -2,12 +2,18 @@
 #include "memory/unmapper.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace roci::memory {
 namespace {
@@ -32,7 +38,7 @@ class UnmapperTest : public ::testing::Test {
               delete use;
             }};
   }
-  static void Retire(size_t bytes, std::shared_ptr<RetiredUse> use) {
+  static void Retire(size_t bytes, std::shared_ptr<RetiredUse> use, int dma_buffer = -1) {
     void* base =
         mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(base, MAP_FAILED);
@@ -40,6 +46,7 @@ class UnmapperTest : public ::testing::Test {
     mapping->base = static_cast<std::byte*>(base);
     mapping->length = bytes;
     mapping->use = std::move(use);
+    mapping->dma_buffer = dma_buffer;
     Unmapper::Retire(mapping.release());
   }
   // After all mappings are unmapped, their owners are destroyed in order.
@@ -77,6 +84,61 @@ TEST_F(UnmapperTest, AHugeMappingDelaysNoOtherUser) {
   small.reset();
   gate.set_value();
   EXPECT_EQ(AwaitEnd(), "sh");
+}
+
+// A descriptor whose close blocks until the peer goes: a TCP socket with data that the peer does
+// not take.
+class StuckFile {
+ public:
+  StuckFile() {
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(listener, 1), 0);
+    EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    peer_ = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    close(listener);
+    const std::string bytes(64 << 10, 'x');
+    while (send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    const linger wait{.l_onoff = 1, .l_linger = 3600};
+    EXPECT_EQ(setsockopt(fd_, SOL_SOCKET, SO_LINGER, &wait, sizeof(wait)), 0);
+  }
+  ~StuckFile() { Release(); }
+  int fd() const { return fd_; }
+  void Release() {
+    if (peer_ >= 0) close(peer_);
+    peer_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+  int peer_ = -1;
+};
+
+TEST_F(UnmapperTest, AStuckDmaBufferDelaysNoOtherUser) {
+  constexpr auto kPatience = std::chrono::seconds(30);
+  const auto await_none = [&](const RetiredUse& use) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (use.mappings != 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return use.mappings.load();
+  };
+  StuckFile file;
+  const auto stuck = std::make_shared<RetiredUse>();
+  const auto other = std::make_shared<RetiredUse>();
+  for (int i = 0; i < 3; ++i) Retire(kMiB, stuck, i == 0 ? file.fd() : -1);
+  Retire(kMiB, other);
+  EXPECT_EQ(await_none(*other), 0U);
+  EXPECT_GE(stuck->mappings.load(), 1U) << "the buffer counts until its access has ended";
+  file.Release();
+  EXPECT_EQ(await_none(*stuck), 0U);
 }
 
 TEST_F(UnmapperTest, MappingsCountForTheirUserUntilTheyAreUnmapped) {
