@@ -53,8 +53,10 @@ struct Services {
   // Whether another session than `number` of `process` (Peer::process) has logged how the program's
   // memory is accessed.
   std::function<bool(uint64_t process, uint32_t number)> has_logged_reach = {};
-  // Session `number` reads no requests until its program's memory can be accessed again.
-  std::function<void(uint32_t number)> await_memory = {};
+  // Session `number` reads no requests until Session::Resume() returns true.
+  std::function<void(uint32_t number)> resume_later = {};
+  // Session `number` continues its request (Session::Continue) in later iterations of the loop.
+  std::function<void(uint32_t number)> continue_later = {};
 
   Device* FindDevice(const std::string& name) const {
     for (const std::unique_ptr<Device>& device : devices) {

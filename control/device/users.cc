@@ -54,8 +54,7 @@ DeviceQuotas& SharedDeviceQuotas::Of(const DeviceLimits& limits, DeviceQuotas& w
 }
 
 User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-           uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies,
-           std::shared_ptr<memory::RetiredUse> retired_use)
+           uint32_t percent, Uses uses)
     : sessions(Part(whole.sessions.limit(), percent), &from.sessions),
       descriptors(Part(whole.descriptors.limit(), percent), &from.descriptors),
       ring_memory(Part(whole.ring_memory.limit(), percent), &from.ring_memory),
@@ -64,8 +63,9 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       app_bytes(Part(from_devices == nullptr ? whole.app_bytes.limit() : ChargedTo(whole), percent),
                 &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
-      copy_use(std::move(copies)),
-      retired(std::move(retired_use)),
+      copy_use(std::move(uses.copies)),
+      retired(std::move(uses.retired)),
+      retired_rings(std::move(uses.retired_rings)),
       from_devices_(from_devices),
       percent_(percent) {}
 
@@ -118,8 +118,9 @@ void Users::Learn(uid_t uid, uid_t account) {
 
 std::shared_ptr<User> Users::MakeInternal() {
   return std::make_shared<User>(whole_, whole_, nullptr, kEverything,
-                                std::make_shared<dataplane::CopyUse>(),
-                                std::make_shared<memory::RetiredUse>());
+                                User::Uses{std::make_shared<dataplane::CopyUse>(),
+                                           std::make_shared<memory::RetiredUse>(),
+                                           std::make_shared<memory::RetiredUse>()});
 }
 
 namespace {
@@ -137,16 +138,17 @@ std::shared_ptr<T> LockOrMake(std::weak_ptr<T>& known) {
 std::shared_ptr<User> Users::Get(uid_t uid, bool is_trusted) {
   std::erase_if(users_, [](const auto& entry) {
     const Known& known = entry.second;
-    return known.user.expired() && known.copies.expired() && known.retired.expired();
+    return known.user.expired() && known.copies.expired() && known.retired.expired() &&
+           known.retired_rings.expired();
   });
   Known& known = users_[{is_trusted ? uid : AccountOf(uid), is_trusted}];
   std::shared_ptr<User> user = known.user.lock();
   if (user != nullptr) return user;
-  const std::shared_ptr<dataplane::CopyUse> copies = LockOrMake(known.copies);
-  const std::shared_ptr<memory::RetiredUse> retired = LockOrMake(known.retired);
-  user = is_trusted
-             ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, copies, retired)
-             : std::make_shared<User>(whole_, others_, &device_others_, percent_, copies, retired);
+  User::Uses uses{LockOrMake(known.copies), LockOrMake(known.retired),
+                  LockOrMake(known.retired_rings)};
+  user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, std::move(uses))
+                    : std::make_shared<User>(whole_, others_, &device_others_, percent_,
+                                             std::move(uses));
   known.user = user;
   return user;
 }

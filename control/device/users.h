@@ -48,12 +48,20 @@ class SharedDeviceQuotas {
 // The quotas of one user. Control thread only.
 class User {
  public:
+  // What outlives this object. The account's next User has the same.
+  struct Uses {
+    // Limits of the dataplane for copies to and from the user's programs. Copies that wait for
+    // memory outlive the sessions.
+    std::shared_ptr<dataplane::CopyUse> copies;
+    // Mappings that are not unmapped yet, which the quotas do not count any more: of program memory
+    // (app_mappings, app_bytes) and of queues (ring_mappings, ring_memory).
+    std::shared_ptr<memory::RetiredUse> retired;
+    std::shared_ptr<memory::RetiredUse> retired_rings;
+  };
   // `percent` of each limit of `whole`, at least one; taken from `from`. `from_devices`: quotas
   // from which the user's part of each device is taken; null: the user may take the reserve.
-  // `copies`, `retired`: see copy_use.
   User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* from_devices,
-       uint32_t percent, std::shared_ptr<dataplane::CopyUse> copies,
-       std::shared_ptr<memory::RetiredUse> retired);
+       uint32_t percent, Uses uses);
 
   Quota sessions;
   Quota descriptors;
@@ -63,16 +71,18 @@ class User {
   Quota app_bytes;
   Quota event_channels;
 
-  // Limits of the dataplane for copies to and from the user's programs. Copies that wait for memory
-  // outlive the sessions and this object; the account's next User has the same CopyUse then.
+  // See Uses.
   const std::shared_ptr<dataplane::CopyUse> copy_use;
-  // Mappings of program memory that are not unmapped yet, which app_mappings and app_bytes do not
-  // count any more. They outlive this object in the same way.
   const std::shared_ptr<memory::RetiredUse> retired;
   static constexpr uint32_t kMostRetired = 1024;
   static constexpr uint64_t kMostRetiredBytes = uint64_t{4} << 40;
+  const std::shared_ptr<memory::RetiredUse> retired_rings;
+  static constexpr uint32_t kMostRetiredRings = 256;
+  static constexpr uint64_t kMostRetiredRingBytes = uint64_t{256} << 20;
   // Time that the control thread has spent on requests of the user's programs.
   uint64_t control_ns = 0;
+  // Sessions that have ended, and release their objects in parts.
+  uint32_t ending_sessions = 0;
 
   // Charges the rings of one object. Check ok() of the result.
   RingShare TakeRings(uint64_t bytes, uint64_t mappings = 1) {
@@ -86,6 +96,11 @@ class User {
   // Whether more of the programs' memory may be mapped: not while too much waits to be unmapped, of
   // this user or of all.
   bool MayMap() const;
+  // Whether the user's programs must wait until large queues that they have destroyed are unmapped.
+  bool MustAwaitRings() const {
+    return retired_rings->mappings > kMostRetiredRings ||
+           retired_rings->bytes > kMostRetiredRingBytes;
+  }
 
   // `limits` of a device with the numbers of objects reduced to the user's part.
   DeviceLimits LimitsOf(const DeviceLimits& limits) const;
@@ -135,6 +150,7 @@ class Users {
     std::weak_ptr<User> user;
     std::weak_ptr<dataplane::CopyUse> copies;
     std::weak_ptr<memory::RetiredUse> retired;
+    std::weak_ptr<memory::RetiredUse> retired_rings;
   };
   std::map<std::pair<uid_t, bool>, Known> users_;  // by account, and whether it is trusted
 };

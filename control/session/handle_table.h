@@ -71,7 +71,11 @@ class HandleTable {
   // The first object whose handle is `handle` or more.
   auto From(uint32_t handle) const { return objects_.lower_bound(handle); }
   void Remove(uint32_t handle) { objects_.erase(handle); }
-  void Clear() { objects_.clear(); }
+  // Removes at most `most` objects. False: none is left.
+  bool RemoveSome(size_t most) {
+    for (; most != 0 && !objects_.empty(); --most) objects_.erase(objects_.begin());
+    return !objects_.empty();
+  }
 
   size_t size() const { return objects_.size(); }
   auto begin() { return objects_.begin(); }

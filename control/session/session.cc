@@ -60,6 +60,12 @@ Session::Session(Services& services, UniqueFd socket, Peer peer, Admission admis
       program_(ProgramName(peer_.pid)) {}
 
 Session::~Session() {
+  while (ReleaseSome()) {
+  }
+}
+
+void Session::Disconnect() {
+  disconnected_ = true;
   if (waiting_path_ != 0) device_->CancelPath(waiting_path_);
   services_.blocking_calls.Forget(blocking_call_);
   services_.foreign_fds.Forget(broker_ticket_);
@@ -67,13 +73,47 @@ Session::~Session() {
   services_.loop.Forget(exit_watch_);
   services_.foreign_fds.Close(std::move(socket_), admission_.user);
   if (device_ == nullptr) return;
-  if (group_ != nullptr) LeaveGroup();
+  if (group_ != nullptr) group_->Leave(this);
   Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d] on %s ends with %zu QPs, %zu MRs",
       number_, program_.c_str(), peer_.pid, device_->name().c_str(), qps_.size(), mrs_.size());
-  // Other sessions of the context may continue to use them.
-  for (auto& [handle, record] : qps_) {
-    if (record.domain != nullptr) CloseTarget(record);
+}
+
+namespace {
+
+// Objects that one call of ReleaseSome releases: those whose release takes a call on an lcore, and
+// records.
+constexpr size_t kObjectsInPart = 32;
+constexpr size_t kRecordsInPart = 512;
+
+}  // namespace
+
+bool Session::ReleaseSome() {
+  if (!disconnected_) {
+    Disconnect();
+    return true;
   }
+  if (group_ != nullptr && DropSomeKeys()) return true;
+  if (flows_.RemoveSome(kObjectsInPart) || CloseSomeTargets()) return true;
+  if (shard_ != nullptr && shard_->RemoveSome()) return true;
+  shard_.reset();
+  // From the last to the first: queue pairs before what they refer to.
+  return qps_.RemoveSome(kObjectsInPart) || ahs_.RemoveSome(kRecordsInPart) ||
+         srqs_.RemoveSome(kRecordsInPart) || cqs_.RemoveSome(kRecordsInPart) ||
+         lists_.RemoveSome(kRecordsInPart) || mws_.RemoveSome(kRecordsInPart) ||
+         mrs_.RemoveSome(kRecordsInPart) || channels_.RemoveSome(kRecordsInPart);
+}
+
+// Other sessions of the context may continue to use them.
+bool Session::CloseSomeTargets() {
+  size_t left = kObjectsInPart;
+  for (auto it = qps_.From(next_target_); it != qps_.end(); ++it) {
+    next_target_ = it->first + 1;
+    QpRecord& record = *qps_.Find(it->first);
+    if (record.domain == nullptr) continue;
+    CloseTarget(record);
+    if (--left == 0) return true;
+  }
+  return false;
 }
 
 absl::Status Session::Watch() {
@@ -110,8 +150,7 @@ void Session::HandleSocket(uint32_t events) {
 // microseconds of the answer: faster than epoll reports it, and much faster than a wake-up.
 bool Session::HandleNext(bool is_first) {
   constexpr roce::TimeNs kSpinNs = 8'000;
-  // The request may concern memory for which a copy waits.
-  if (shard_ != nullptr && shard_->IsStalled()) {
+  if (MustWait()) {
     Pause();
     return false;
   }
@@ -140,16 +179,23 @@ bool Session::HandleNext(bool is_first) {
   return !deferred_ && !paused_;
 }
 
+// A request may concern memory for which a copy waits, or make large queues faster than they are
+// unmapped. A program finds the quotas that an ended program of its user has used.
+bool Session::MustWait() const {
+  if (admission_.user->MustAwaitRings()) return true;
+  return shard_ != nullptr ? shard_->IsStalled() : admission_.user->ending_sessions != 0;
+}
+
 void Session::Pause() {
   paused_ = true;
   services_.loop.Change(socket_watch_, 0);
-  services_.await_memory(number_);
+  services_.resume_later(number_);
 }
 
 bool Session::Resume() {
   if (held_answer_.has_value()) {
     if (shard_->HasUnfinishedCopies() && MonotonicNow() < held_answer_->deadline) return false;
-  } else if (shard_->IsStalled()) {
+  } else if (MustWait()) {
     return false;
   }
   paused_ = false;
@@ -219,18 +265,29 @@ void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer
       return started.status();
     });
   }
-  if (!waits) AnswerRequest(status, fds);
+  if (!waits) AnswerRequest(status, fds, FindingsUse::kNone);
 }
 
-void Session::AnswerRequest(absl::Status status, const FdsPointer& fds) {
+void Session::AnswerRequest(absl::Status status, const FdsPointer& fds, FindingsUse findings) {
   Reply reply;
   if (status.ok()) status = OrRefuse([&] { return Dispatch(request_, fds, reply); });
+  const bool may_retry = absl::IsResourceExhausted(status) &&
+                         admission_.user->ending_sessions != 0 && findings == FindingsUse::kNone;
+  if (may_retry && OrRefuse([&] { return RetryLater(fds); }).ok()) return;
   if (status.ok() && reply.deferred) {
     deferred_ = true;
     services_.loop.Change(socket_watch_, 0);
     return;
   }
   SendOrHold(status, reply);
+}
+
+absl::Status Session::RetryLater(const FdsPointer& fds) {
+  services_.continue_later(number_);
+  retry_ = fds;
+  deferred_ = true;
+  services_.loop.Change(socket_watch_, 0);
+  return absl::OkStatus();
 }
 
 // ibv_dereg_mr, ibv_destroy_qp and a change to RESET must not return before the device's last
@@ -291,6 +348,40 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
   if (request.info == nullptr || request_began_ == 0) return;
   services_.call_times.Note(request.head.command, MonotonicNow() - request_began_, !status.ok());
   request_began_ = 0;
+}
+
+absl::Status Session::RunInParts(Part part, Reply& reply) {
+  const absl::StatusOr<bool> has_more = part(reply);
+  if (!has_more.ok() || !*has_more) return has_more.status();
+  services_.continue_later(number_);
+  next_part_ = std::move(part);
+  reply.deferred = true;
+  return absl::OkStatus();
+}
+
+bool Session::Continue() {
+  if (retry_.has_value()) {
+    if (admission_.user->ending_sessions != 0) return true;
+    const FdsPointer fds = *std::move(retry_);
+    retry_.reset();
+    deferred_ = false;
+    services_.loop.Change(socket_watch_, EPOLLIN);
+    AnswerOrEnd([&] { AnswerRequest(absl::OkStatus(), fds, FindingsUse::kNone); });
+    return false;
+  }
+  bool has_more = false;
+  AnswerOrEnd([&] {
+    Reply reply;
+    const absl::Status status = OrRefuse([&] {
+      const absl::StatusOr<bool> result = next_part_(reply);
+      has_more = result.value_or(false);
+      return result.status();
+    });
+    if (has_more) return;
+    next_part_ = nullptr;
+    FinishDeferred(status, reply);
+  });
+  return has_more;
 }
 
 void Session::FinishDeferred(const absl::Status& status, Reply& reply) {

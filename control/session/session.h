@@ -52,6 +52,9 @@ class Session {
                                                          std::function<void()> end);
   // Releases everything. Peers of its queue pairs see silence.
   ~Session();
+  // The same in parts: the first call ends the connection, each call releases some objects. False:
+  // none is left.
+  bool ReleaseSome();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -59,9 +62,11 @@ class Session {
   const Peer& peer() const { return peer_; }
   const std::string& program() const { return program_; }
   User& user() const { return *admission_.user; }
-  // After await_memory(): sends the held answer and reads requests again if the copies of the
-  // program's memory have ended. False: they have not yet.
+  // After resume_later(): sends the held answer and reads requests again, if the copies of the
+  // program's memory have ended and large queues are unmapped. False: not yet.
   bool Resume();
+  // After continue_later(): does the next part of the request. False: it is answered.
+  bool Continue();
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Null before HELLO.
   Device* device() const { return device_; }
@@ -95,6 +100,8 @@ class Session {
   Session(Services& services, UniqueFd socket, Peer peer, Admission admission, uint32_t number,
           std::function<void()> end);
   absl::Status Watch();
+  void Disconnect();
+  bool CloseSomeTargets();
   void HandleSocket(uint32_t events);
   // Whether there was a message, after which there may be another.
   bool HandleNext(bool is_first);
@@ -105,7 +112,11 @@ class Session {
   void RefuseDescriptors(std::span<const std::byte> message);
   void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
-  void AnswerRequest(absl::Status status, const FdsPointer& fds);
+  // `findings`: the request has used some, so it cannot be handled a second time.
+  enum class FindingsUse : uint8_t { kNone, kUsed };
+  void AnswerRequest(absl::Status status, const FdsPointer& fds, FindingsUse findings);
+  // Handles request_ again when the user's ended sessions have released their objects.
+  absl::Status RetryLater(const FdsPointer& fds);
   absl::Status Dispatch(const Request& request, const FdsPointer& fds, Reply& reply);
   // Sends the answer to request_, or holds it while a copy may still access what the request has
   // reset, destroyed or deregistered.
@@ -123,6 +134,13 @@ class Session {
   }
   // Reads no requests until Resume() returns true.
   void Pause();
+  bool MustWait() const;
+  // A part of a request that takes long. False: the request is done, and the reply is filled in.
+  using Part = std::function<absl::StatusOr<bool>(Reply&)>;
+  // For handlers: calls `part` until it returns false or a failure; all calls but the first come in
+  // later iterations of the loop, so that other requests are handled in between. Meanwhile this
+  // session reads no requests.
+  absl::Status RunInParts(Part part, Reply& reply);
   // Sends the answer to the request that set Reply::deferred. Throws std::bad_alloc.
   void FinishDeferred(const absl::Status& status, Reply& reply);
 
@@ -182,7 +200,7 @@ class Session {
     visit(counters_);
     visit(queue_tables_);
   }
-  void LeaveGroup();
+  bool DropSomeKeys();
   // The session, other than this one, that gave out `handle`.
   Session* AnothersHandle(uint32_t handle) const;
   bool DestroysAnothers(const Request& request) const;
@@ -261,7 +279,11 @@ class Session {
   absl::StatusOr<AddedSrq> AddSrq(const dataplane::SharedReceiveQueueConfig& config,
                                   SrqRecord record, Reply& reply);
   absl::Status ModifySrq(const Request& request, const FdsPointer& fds, Reply& reply);
-  absl::Status ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply);
+  // `limit`: to be set once the size is changed.
+  absl::Status ResizeSrq(SrqRecord& record, uint32_t max_wr, std::optional<uint32_t> limit,
+                         Reply& reply);
+  absl::Status GrowSrq(SrqRecord& record, uint32_t max_wr, std::optional<uint32_t> limit,
+                       Reply& reply);
   absl::Status QuerySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_xrc.cc
@@ -311,13 +333,17 @@ class Session {
   // The user's part of the device. Null, or without meaning, before HELLO.
   DeviceQuotas* quotas_ = nullptr;
   DeviceLimits limits_;
-  Request request_;                 // being handled, or deferred
-  roce::TimeNs request_began_ = 0;  // 0: answered
-  Findings findings_;               // for request_
-  uint64_t blocking_call_ = 0;      // what a deferred request waits for: either this
-  uint64_t waiting_path_ = 0;       // or this
-  bool deferred_ = false;           // the answer to a request comes later
-  bool paused_ = false;             // see Resume
+  Request request_;                  // being handled, or deferred
+  roce::TimeNs request_began_ = 0;   // 0: answered
+  Findings findings_;                // for request_
+  uint64_t blocking_call_ = 0;       // what a deferred request waits for: either this
+  uint64_t waiting_path_ = 0;        // or this
+  Part next_part_;                   // or this
+  std::optional<FdsPointer> retry_;  // or its second try, with these descriptors
+  bool deferred_ = false;            // the answer to a request comes later
+  bool paused_ = false;              // see Resume
+  bool disconnected_ = false;
+  uint32_t next_target_ = 0;  // handle from which CloseSomeTargets continues
   // An answer to request_ that waits for copies.
   struct HeldAnswer {
     absl::Status status;

@@ -2,7 +2,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 #include "control/loop/errno_status.h"
 #include "control/loop/event_socket.h"
@@ -84,14 +86,27 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
   RingShare memory = admission_.user->TakeRings(dataplane::CompletionRingBytes(resize.entries));
   if (!memory.ok()) return RingShare::Refusal();
-  absl::StatusOr<dataplane::Fd> fd =
+  absl::StatusOr<dataplane::CompletionQueueMove> move =
       shard_->Do(dataplane::ResizeCompletionQueue{*record->cq, resize.entries, resize.consumer});
-  if (!fd.ok()) return fd.status();
-  record->memory = std::move(memory);
-  DescribeRing(shard_->Do(dataplane::InspectCompletionQueue{*record->cq}),
-               reply.As<roci_abi_resize_cq_response>());
-  reply.Hand(UniqueFd(fd->Release()));
-  return absl::OkStatus();
+  if (!move.ok()) return move.status();
+  struct Resize {
+    RingShare memory;
+    dataplane::CompletionQueueMove move;
+  };
+  auto state = std::make_shared<Resize>(std::move(memory), *std::move(move));
+  // The record stays: only a request of this session removes it.
+  return RunInParts(
+      [this, record, state](Reply& answer) -> absl::StatusOr<bool> {
+        const absl::StatusOr<bool> has_more =
+            shard_->Do(dataplane::ContinueMove{*record->cq, state->move});
+        if (!has_more.ok() || *has_more) return has_more;
+        record->memory = std::move(state->memory);
+        DescribeRing(shard_->Do(dataplane::InspectCompletionQueue{*record->cq}),
+                     answer.As<roci_abi_resize_cq_response>());
+        answer.Hand(UniqueFd(state->move.fd.Release()));
+        return false;
+      },
+      reply);
 }
 
 absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&) {

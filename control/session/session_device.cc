@@ -104,6 +104,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   config.async_socket = dataplane::Fd(sending.Release());
   config.app = app_;
   config.copy_use = admission_.user->copy_use;
+  config.retired_rings = admission_.user->retired_rings;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
   config.key_seed = RandomNumber();
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;

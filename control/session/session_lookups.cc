@@ -249,7 +249,7 @@ void Session::FinishLookup(const FdsPointer& fds, Findings& findings) {
   deferred_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
   findings_ = std::move(findings);
-  AnswerOrEnd([&] { AnswerRequest(absl::OkStatus(), fds); });
+  AnswerOrEnd([&] { AnswerRequest(absl::OkStatus(), fds, FindingsUse::kUsed); });
   findings_ = Findings();
 }
 

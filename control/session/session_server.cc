@@ -41,10 +41,11 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
   services.has_logged_reach = [self](uint64_t process, uint32_t number) {
     return self->HasLoggedReach(process, number);
   };
-  services.await_memory = [self](uint32_t number) {
+  services.resume_later = [self](uint32_t number) {
     self->paused_.push_back(number);
     self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
   };
+  services.continue_later = [self](uint32_t number) { self->continuing_.push_back(number); };
   for (const std::unique_ptr<Device>& device : services.devices) {
     device->SetPathsListener([self, &device = *device] { self->ShowPaths(device); });
   }
@@ -103,7 +104,8 @@ absl::Status SessionServer::Open(UniqueFd& socket, Peer& peer) {
   absl::StatusOr<Session::Admission> admission = QuotasFor(peer);
   if (!admission.ok()) return admission.status();
   NoMemory();  // its first call allocates
-  while (++last_number_ == 0 || sessions_.contains(last_number_)) {
+  while (++last_number_ == 0 || sessions_.contains(last_number_) ||
+         ending_.contains(last_number_)) {
   }
   const uint32_t number = last_number_;
   const roce::TimeNs deadline = hello_deadlines_.Add(number, MonotonicNow());
@@ -145,10 +147,30 @@ void SessionServer::End(uint32_t number) {
   const auto it = sessions_.find(number);
   if (it == sessions_.end()) return;
   hello_deadlines_.Forget(number, it->second->hello_deadline());
-  sessions_.erase(it);
+  ++it->second->user().ending_sessions;
+  ending_.insert(sessions_.extract(it));
+  // Most sessions have few objects.
+  constexpr int kPartsAtOnce = 4;
+  for (int i = 0; i < kPartsAtOnce; ++i) ReleaseSome(number);
+}
+
+void SessionServer::ReleaseSome(uint32_t number) {
+  const auto it = ending_.find(number);
+  if (it == ending_.end() || it->second->ReleaseSome()) return;
+  --it->second->user().ending_sessions;
+  ending_.erase(it);
   // Return heap memory of programs with very many objects to the system. Only without sessions,
   // since it takes long.
-  if (sessions_.empty()) malloc_trim(0);
+  if (sessions_.empty() && ending_.empty()) malloc_trim(0);
+}
+
+// The sessions take turns.
+void SessionServer::ReleaseSome() {
+  if (ending_.empty()) return;
+  auto next = ending_.upper_bound(last_released_);
+  if (next == ending_.end()) next = ending_.begin();
+  last_released_ = next->first;
+  ReleaseSome(last_released_);
 }
 
 void SessionServer::ResumePaused(roce::TimeNs now) {
@@ -160,8 +182,27 @@ void SessionServer::ResumePaused(roce::TimeNs now) {
   next_resume_ = paused_.empty() ? roce::kNever : now + kResumeNs;
 }
 
+// One part of one request, so that other requests are handled in between.
+void SessionServer::ContinueOne() {
+  if (continuing_.empty()) return;
+  const uint32_t number = continuing_.front();
+  Session* session = Find(number);
+  if (session != nullptr && session->Continue()) {
+    std::rotate(continuing_.begin(), continuing_.begin() + 1, continuing_.end());
+  } else {
+    continuing_.erase(continuing_.begin());
+  }
+}
+
+roce::TimeNs SessionServer::NextTimeout() const {
+  if (!continuing_.empty() || !ending_.empty()) return 0;
+  return std::min(hello_deadlines_.Next(), next_resume_);
+}
+
 void SessionServer::HandleTimeout(roce::TimeNs now) {
   ResumePaused(now);
+  ContinueOne();
+  ReleaseSome();
   for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
     const auto it = sessions_.find(number);
     if (it == sessions_.end() || it->second->device() != nullptr) continue;

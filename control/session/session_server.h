@@ -30,8 +30,9 @@ class SessionServer {
   const std::map<uint32_t, std::unique_ptr<Session>>& sessions() const { return sessions_; }
   uint64_t refused() const { return refused_; }  // number of refused connections
 
-  // For the loop's deadlines: connections that do not open a device in time are closed.
-  roce::TimeNs NextTimeout() const { return std::min(hello_deadlines_.Next(), next_resume_); }
+  // For the loop's deadlines: connections that do not open a device in time are closed, and long
+  // requests are continued.
+  roce::TimeNs NextTimeout() const;
   void HandleTimeout(roce::TimeNs now);
 
  private:
@@ -47,6 +48,10 @@ class SessionServer {
   void ShowPaths(const Device& device) const;
   bool HasLoggedReach(uint64_t process, uint32_t number) const;
   void ResumePaused(roce::TimeNs now);
+  void ContinueOne();
+  // Of session `number`, or of the one whose turn it is.
+  void ReleaseSome(uint32_t number);
+  void ReleaseSome();
 
   Services& services_;
   IncomingConnections incoming_;
@@ -55,7 +60,12 @@ class SessionServer {
   uint32_t last_number_ = 0;
   uint64_t refused_ = 0;
   std::map<uint32_t, std::unique_ptr<Session>> sessions_;
-  // Sessions that wait for a copy of their program's memory, and the time of the next check.
+  // Whose programs have ended, and which release their objects in parts.
+  std::map<uint32_t, std::unique_ptr<Session>> ending_;
+  uint32_t last_released_ = 0;
+  // Sessions with a long request, in the order of their turns.
+  std::vector<uint32_t> continuing_;
+  // Sessions that wait (services.resume_later), and the time of the next check.
   std::vector<uint32_t> paused_;
   roce::TimeNs next_resume_ = roce::kNever;
 };

@@ -1,5 +1,9 @@
 // Session commands for shared receive queues.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "control/session/session.h"
@@ -110,37 +114,55 @@ absl::Status Session::ModifySrq(const Request& request, const FdsPointer&, Reply
   const uint32_t max_wr = resizes ? modify.max_wr : record->max_wr;
   if (arms && modify.limit > max_wr)
     return absl::InvalidArgumentError("the limit exceeds the size");
-  if (resizes) {
-    const absl::Status status = ResizeSrq(*record, max_wr, arms, reply);
-    if (!status.ok()) return status;
-  }
-  if (arms) {
-    shard_->Do(dataplane::SetReceiveLimit{*record->srq, modify.limit});
-  }
+  const std::optional<uint32_t> limit = arms ? std::optional(modify.limit) : std::nullopt;
+  if (resizes) return ResizeSrq(*record, max_wr, limit, reply);
+  if (arms) shard_->Do(dataplane::SetReceiveLimit{*record->srq, *limit});
   return absl::OkStatus();
 }
 
 // A queue that shrinks keeps its memory, for later growth.
-absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, bool sets_limit, Reply& reply) {
-  dataplane::SharedReceiveQueue& srq = *record.srq;
-  const dataplane::ReceiveQueueState state = shard_->Do(dataplane::InspectReceiveQueue{srq});
+absl::Status Session::ResizeSrq(SrqRecord& record, uint32_t max_wr, std::optional<uint32_t> limit,
+                                Reply& reply) {
+  const dataplane::ReceiveQueueState state =
+      shard_->Do(dataplane::InspectReceiveQueue{*record.srq});
   if (state.posted > max_wr) return absl::InvalidArgumentError("more receives are posted than fit");
-  if (!sets_limit && state.limit > max_wr)
+  if (!limit.has_value() && state.limit > max_wr)
     return absl::InvalidArgumentError("the size is below the limit");
-  if (max_wr > record.layout.max_wr) {
-    const roci_abi_srq_layout layout =
-        dataplane::LayOutSharedReceiveQueue(max_wr, record.layout.max_sge);
-    RingShare memory = admission_.user->TakeRings(layout.memory_size);
-    if (!memory.ok()) return RingShare::Refusal();
-    absl::StatusOr<dataplane::Fd> fd = shard_->Do(dataplane::GrowSharedReceiveQueue{srq, layout});
-    if (!fd.ok()) return fd.status();
-    record.memory = std::move(memory);
-    record.layout = layout;
-    reply.As<roci_abi_modify_srq_response>().layout = record.layout;
-    reply.Hand(UniqueFd(fd->Release()));
-  }
+  if (max_wr > record.layout.max_wr) return GrowSrq(record, max_wr, limit, reply);
   record.max_wr = max_wr;
+  if (limit.has_value()) shard_->Do(dataplane::SetReceiveLimit{*record.srq, *limit});
   return absl::OkStatus();
+}
+
+absl::Status Session::GrowSrq(SrqRecord& record, uint32_t max_wr, std::optional<uint32_t> limit,
+                              Reply& reply) {
+  const roci_abi_srq_layout layout =
+      dataplane::LayOutSharedReceiveQueue(max_wr, record.layout.max_sge);
+  RingShare memory = admission_.user->TakeRings(layout.memory_size);
+  if (!memory.ok()) return RingShare::Refusal();
+  absl::StatusOr<dataplane::SharedReceiveQueueGrowth> growth =
+      shard_->Do(dataplane::GrowSharedReceiveQueue{*record.srq, layout});
+  if (!growth.ok()) return growth.status();
+  struct Growth {
+    RingShare memory;
+    dataplane::SharedReceiveQueueGrowth growth;
+  };
+  auto state = std::make_shared<Growth>(std::move(memory), *std::move(growth));
+  // The record stays: only a request of this session removes it.
+  return RunInParts(
+      [this, &record, state, max_wr, limit](Reply& answer) -> absl::StatusOr<bool> {
+        const absl::StatusOr<bool> has_more =
+            shard_->Do(dataplane::ContinueGrowth{*record.srq, state->growth});
+        if (!has_more.ok() || *has_more) return has_more;
+        record.memory = std::move(state->memory);
+        record.layout = state->growth.layout;
+        record.max_wr = max_wr;
+        answer.As<roci_abi_modify_srq_response>().layout = record.layout;
+        answer.Hand(UniqueFd(state->growth.fd.Release()));
+        if (limit.has_value()) shard_->Do(dataplane::SetReceiveLimit{*record.srq, *limit});
+        return false;
+      },
+      reply);
 }
 
 absl::Status Session::QuerySrq(const Request& request, const FdsPointer&, Reply& reply) {

@@ -40,26 +40,32 @@ absl::Status Session::JoinGroup(Session& other) {
   return absl::OkStatus();
 }
 
-// The keys stay valid for the other sessions, except those of this program's memory.
-void Session::LeaveGroup() {
-  group_->Leave(this);
-  using Kind = dataplane::DropKeys::Kind;
+namespace {
+
+// Drops the keys of some records, and removes the records. False: none is left.
+template <class Record, class KeyOf>
+bool DropSome(dataplane::ShardClient& shard, dataplane::DropKeys::Kind kind,
+              HandleTable<Record>& table, KeyOf key_of) {
   std::array<uint32_t, dataplane::DropKeys::kMost> keys;
-  const auto drop_all = [&](Kind kind, const auto& table, auto key_of) {
-    size_t count = 0;
-    for (const auto& [handle, record] : table) {
-      keys[count++] = key_of(handle, record);
-      if (count == keys.size()) {
-        shard_->Do(dataplane::DropKeys{kind, keys});
-        count = 0;
-      }
-    }
-    shard_->Do(dataplane::DropKeys{kind, std::span(keys).first(count)});
-  };
+  size_t count = 0;
+  for (auto it = table.begin(); it != table.end() && count < keys.size(); ++it) {
+    keys[count++] = key_of(it->first, it->second);
+  }
+  if (count == 0) return false;
+  shard.Do(dataplane::DropKeys{kind, std::span(keys).first(count)});
+  return table.RemoveSome(count);
+}
+
+}  // namespace
+
+// The keys stay valid for the other sessions, except those of this program's memory.
+bool Session::DropSomeKeys() {
+  using Kind = dataplane::DropKeys::Kind;
   const auto handle_itself = [](uint32_t handle, const auto&) { return handle; };
-  drop_all(Kind::kWindows, mws_, handle_itself);
-  drop_all(Kind::kLists, lists_, handle_itself);
-  drop_all(Kind::kRegions, mrs_, [](uint32_t, const MrRecord& record) { return record.key; });
+  return DropSome(*shard_, Kind::kWindows, mws_, handle_itself) ||
+         DropSome(*shard_, Kind::kLists, lists_, handle_itself) ||
+         DropSome(*shard_, Kind::kRegions, mrs_,
+                  [](uint32_t, const MrRecord& record) { return record.key; });
 }
 
 Session* Session::AnothersHandle(uint32_t handle) const {

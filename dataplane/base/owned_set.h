@@ -32,6 +32,12 @@ class OwnedSet {
     return taken;
   }
 
+  // Destroys at most `most` objects. False: none is left.
+  bool DestroySome(size_t most) {
+    for (; most != 0 && !objects_.empty(); --most) objects_.pop_back();
+    return !objects_.empty();
+  }
+
   bool empty() const { return objects_.empty(); }
   size_t size() const { return objects_.size(); }
   T* operator[](size_t i) const { return objects_[i].get(); }

@@ -4,8 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
+
+namespace roci::memory {
+struct RetiredMapping;
+struct RetiredUse;
+}  // namespace roci::memory
 
 namespace roci::dataplane {
 
@@ -36,14 +42,19 @@ class Fd {
 bool KeepPages(int fd);
 
 // Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so
-// touching it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). Unmapped by the
-// destructor.
+// touching it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). The destructor unmaps
+// it, or hands memory of kRetiredBytes and more to the unmapper (memory/unmapper.h): to unmap 64 MiB
+// and to free their pages takes 10 ms.
 class SharedMemory {
  public:
-  SharedMemory() = default;
-  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. ResourceExhausted: memory
-  // or descriptors are short.
-  static absl::StatusOr<SharedMemory> Create(const char* name, size_t size);
+  static constexpr size_t kRetiredBytes = size_t{1} << 20;
+
+  SharedMemory();
+  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. `use`: of the user for whom
+  // it is, while the unmapper has it; null: of no user. ResourceExhausted: memory or descriptors are
+  // short.
+  static absl::StatusOr<SharedMemory> Create(const char* name, size_t size,
+                                             std::shared_ptr<memory::RetiredUse> use = nullptr);
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
   ~SharedMemory();
@@ -55,9 +66,12 @@ class SharedMemory {
   int fd() const { return fd_.get(); }
 
  private:
+  void Unmap();
+
   Fd fd_;
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::unique_ptr<memory::RetiredMapping> retired_;  // for the unmapper, allocated in advance
 };
 
 }  // namespace roci::dataplane

@@ -1,7 +1,9 @@
 #include "dataplane/qp/completion_queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "dataplane/base/async_event.h"
 #include "dataplane/qp/queue_layouts.h"
@@ -23,7 +25,7 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(VerbsCo
                                                                          uint32_t entries,
                                                                          uint64_t user_handle,
                                                                          int channel) {
-  absl::StatusOr<SharedMemory> memory = CreateRing(entries);
+  absl::StatusOr<SharedMemory> memory = CreateRing(entries, context.retired_rings());
   if (!memory.ok()) return memory.status();
   std::unique_ptr<CompletionQueue> cq(new CompletionQueue(context, events, user_handle, channel));
   cq->memory_ = *std::move(memory);
@@ -31,8 +33,9 @@ absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(VerbsCo
   return cq;
 }
 
-absl::StatusOr<SharedMemory> CompletionQueue::CreateRing(uint32_t entries) {
-  return SharedMemory::Create("roci-cq", CompletionRingBytes(entries));
+absl::StatusOr<SharedMemory> CompletionQueue::CreateRing(uint32_t entries,
+                                                         std::shared_ptr<memory::RetiredUse> use) {
+  return SharedMemory::Create("roci-cq", CompletionRingBytes(entries), std::move(use));
 }
 
 void CompletionQueue::UseRing(uint32_t capacity) {
@@ -87,22 +90,23 @@ void CompletionQueue::WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool
   events_->NoteEntry(shard, *this, event_state_, solicited);
 }
 
-void CompletionQueue::CopyEntries(Move& move) const {
+void CompletionQueue::CopyEntries(CompletionQueueMove& move, uint32_t most) const {
   auto* const to = reinterpret_cast<roci_abi_cqe*>(move.ring.data() + kEntriesOffset);
   const auto shift = static_cast<uint32_t>(std::countr_zero(move.capacity));
-  for (uint32_t& i = move.copied; i < move.visible; ++i) {
+  const uint32_t end = move.copied + std::min(most, move.visible - move.copied);
+  for (uint32_t& i = move.copied; i < end; ++i) {
     to[i] = entries_[(move.consumer + i) & (capacity_ - 1)];
     to[i].generation = GenerationOf(i, shift);
   }
 }
 
-CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard&, Move& move) {
+CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard&, CompletionQueueMove& move) {
   PublishWithheld();
   const uint32_t unconsumed = producer_ - move.consumer;
   if (unconsumed > capacity_ || unconsumed > move.capacity) return MoveResult::kDoesNotFit;
   move.visible = unconsumed;
   if (unconsumed - move.copied > kMostCopied) return MoveResult::kCopyFirst;
-  CopyEntries(move);
+  CopyEntries(move, kMostCopied);
   const uint32_t arm = std::atomic_ref(header_->arm).load(std::memory_order_relaxed);
   std::swap(memory_, move.ring);
   UseRing(move.capacity);

@@ -10,6 +10,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/completion_events.h"
+#include "dataplane/types/completion_queue_move.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/prefetch.h"
 #include "verbs_provider/abi/rings.h"
@@ -34,8 +35,9 @@ class CompletionQueue {
                                                                  uint64_t user_handle, int channel);
 
   // The memory of a ring for at least `entries`, which are 1 to kMaxCompletionEntries
-  // (dataplane/types/queue_limits.h).
-  static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries);
+  // (dataplane/types/queue_limits.h). `use`: see SharedMemory.
+  static absl::StatusOr<SharedMemory> CreateRing(
+      uint32_t entries, std::shared_ptr<memory::RetiredUse> use = nullptr);
 
   // ---- On the shard
   // Makes all withheld entries of the lcore's queues visible.
@@ -70,25 +72,19 @@ class CompletionQueue {
   // A move to a new ring. The control thread copies most entries (CopyEntries), so that the lcore
   // copies at most kMostCopied.
   static constexpr uint32_t kMostCopied = 256;
-  struct Move {
-    SharedMemory& ring;  // the new one; after the move, the old one
-    uint32_t capacity;   // of the new one
-    uint32_t consumer;   // index of the first unconsumed entry
-    uint32_t copied = 0;
-    uint32_t visible = 0;  // unconsumed entries that the control thread may copy
-  };
   // kMoved: the queue continues in the new ring. kCopyFirst: call CopyEntries, then SwapRing again.
   // kDoesNotFit, with nothing changed: the entries do not fit, or `consumer` is impossible.
   enum class MoveResult : uint8_t { kMoved, kCopyFirst, kDoesNotFit };
-  MoveResult SwapRing(const OnShard&, Move& move);
+  MoveResult SwapRing(const OnShard&, CompletionQueueMove& move);
 
   VerbsContext& context() const { return context_; }
   uint32_t& walked(const OnShard&) { return walked_; }
 
   // ---- Control thread
-  // After kCopyFirst. The lcore goes on; it does not overwrite these entries, because the program
-  // does not consume any during RESIZE_CQ. (If it does, the entries are garbled.)
-  void CopyEntries(Move& move) const;
+  // After kCopyFirst, until all visible entries are copied: copies `most` of them. The lcore goes
+  // on; it does not overwrite these entries, because the program does not consume any during
+  // RESIZE_CQ. (If it does, the entries are garbled.)
+  void CopyEntries(CompletionQueueMove& move, uint32_t most) const;
 
   // ---- Any thread
   uint64_t user_handle() const { return event_state_.user_handle(); }

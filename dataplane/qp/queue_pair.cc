@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
   const QueueLayout layout = LayOutQueues(config);
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-qp", layout.memory_size);
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(
+      "roci-qp", layout.memory_size, context != nullptr ? context->retired_rings() : nullptr);
   if (!memory.ok()) return memory.status();
   RecordStorage storage = RecordStorage::Allocate(RecordCount(config));
   ResourceStorage resources = ResourceStorage::Allocate(

@@ -19,7 +19,8 @@ absl::StatusOr<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::Create(
     VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,
     uint32_t number) {
   const roci_abi_srq_layout layout = LayOutSharedReceiveQueue(config.max_wr, config.max_sge);
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create("roci-srq", layout.memory_size);
+  absl::StatusOr<SharedMemory> memory =
+      SharedMemory::Create("roci-srq", layout.memory_size, context.retired_rings());
   if (!memory.ok()) return memory.status();
   std::unique_ptr<TagQueue> tags;
   if (config.tags.max_tags != 0) {
@@ -127,18 +128,22 @@ void SharedReceiveQueue::RaiseEvent(const OnShard& shard, uint32_t type) {
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
 }
 
-void SharedReceiveQueue::CopySlots(SharedMemory& memory, const roci_abi_srq_layout& layout) const {
-  std::memcpy(memory.data() + layout.slots_offset, slots_, size_t{slot_count_} * stride_);
+bool SharedReceiveQueue::CopySlots(SharedReceiveQueueGrowth& growth, size_t most) const {
+  const size_t bytes = size_t{slot_count_} * stride_;
+  const size_t part = std::min(most, bytes - growth.copied);
+  std::memcpy(growth.memory.data() + growth.layout.slots_offset + growth.copied,
+              slots_ + growth.copied, part);
+  growth.copied += part;
+  return growth.copied < bytes;
 }
 
-bool SharedReceiveQueue::Grow(const OnShard& shard, SharedMemory& memory,
-                              const roci_abi_srq_layout& layout) {
+bool SharedReceiveQueue::Grow(const OnShard& shard, SharedReceiveQueueGrowth& growth) {
   Refresh(shard);
   if (broken_) return false;
   const uint32_t* old_ring = ring_;
   const uint32_t old_mask = ring_mask_;
-  std::swap(memory_, memory);
-  layout_ = layout;
+  std::swap(memory_, growth.memory);
+  layout_ = growth.layout;
   UseMemory();
   auto* ring = reinterpret_cast<uint32_t*>(memory_.data() + layout_.ring_offset);
   for (uint32_t i = next_; i != seen_; ++i) ring[i & ring_mask_] = old_ring[i & old_mask];

@@ -12,6 +12,7 @@
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/qp/tag_queue.h"
 #include "dataplane/types/shared_receive_queue_config.h"
+#include "dataplane/types/shared_receive_queue_growth.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/session.h"
 
@@ -43,9 +44,9 @@ class SharedReceiveQueue {
   uint32_t users() const { return users_; }  // queue pairs
   void AddUser() { ++users_; }
   void RemoveUser() { --users_; }
-  // Copies the slots for Grow. The lcore goes on; the program does not change slots during
-  // MODIFY_SRQ. (If it does, its WQEs are garbled.)
-  void CopySlots(SharedMemory& memory, const roci_abi_srq_layout& layout) const;
+  // Before Grow: copies at most `most` bytes of the slots. True: there are more. The lcore goes on;
+  // the program does not change slots during MODIFY_SRQ. (If it does, its WQEs are garbled.)
+  bool CopySlots(SharedReceiveQueueGrowth& growth, size_t most) const;
 
   // ---- On the shard
   // Takes the oldest WQE. kBad: as WorkQueue. A ring with impossible contents makes the queue
@@ -65,9 +66,9 @@ class SharedReceiveQueue {
   uint32_t taken(const OnShard&) const { return next_; }
   // WQEs that no queue pair has taken.
   uint32_t posted(const OnShard& shard) { return CountPosted(shard); }
-  // Continues in `memory`, laid out as `layout` says with at least as many slots, after CopySlots.
-  // Leaves the old memory in `memory`. False: the program's index is impossible.
-  bool Grow(const OnShard& shard, SharedMemory& memory, const roci_abi_srq_layout& layout);
+  // Continues in the new memory, which has at least as many slots. False: the program's index is
+  // impossible.
+  bool Grow(const OnShard& shard, SharedReceiveQueueGrowth& growth);
 
  private:
   SharedReceiveQueue(VerbsContext& context, const SharedReceiveQueueConfig& config, uint32_t handle,

@@ -10,11 +10,13 @@
 namespace roci::dataplane {
 
 VerbsContext::VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
-                           std::shared_ptr<AppCopies> copies, uint32_t max_address_handles)
+                           std::shared_ptr<AppCopies> copies, uint32_t max_address_handles,
+                           std::shared_ptr<memory::RetiredUse> retired_rings)
     : async_events_(std::move(async_socket)),
       keys_(std::move(keys)),
       copies_(std::move(copies)),
-      addresses_(max_address_handles) {}
+      addresses_(max_address_handles),
+      retired_rings_(std::move(retired_rings)) {}
 
 VerbsContext::~VerbsContext() = default;
 
@@ -38,6 +40,13 @@ std::unique_ptr<QueuePair> VerbsContext::RemoveQueuePair(const OnShard&, uint32_
 
 void VerbsContext::RetireQueuePair(const OnShard& shard, uint32_t handle) {
   retired_.push_back(RemoveQueuePair(shard, handle));
+}
+
+void VerbsContext::FreeRetired() { retired_.clear(); }
+
+bool VerbsContext::FreeSome(size_t most) {
+  return shared_queues_.DestroySome(most) || completion_queues_.DestroySome(most) ||
+         lists_.FreeSome(most);
 }
 
 bool VerbsContext::SendAsyncEvent(const OnShard& shard, uint64_t element, uint32_t type) {

@@ -30,7 +30,8 @@ class VerbsContext {
  public:
   // ---- Control thread, while the context is on no lcore
   VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
-               std::shared_ptr<AppCopies> copies, uint32_t max_address_handles);
+               std::shared_ptr<AppCopies> copies, uint32_t max_address_handles,
+               std::shared_ptr<memory::RetiredUse> retired_rings);
   ~VerbsContext();
   // `page` outlives the context. `wake_fd`: the program writes to it to wake the lcore.
   void UseDoorbells(roci_abi_doorbells* page, int wake_fd) {
@@ -45,6 +46,8 @@ class VerbsContext {
     copies_ = other.copies_;
   }
   int wake_fd() const { return wake_fd_; }
+  // For the memory of its queues (SharedMemory::Create).
+  const std::shared_ptr<memory::RetiredUse>& retired_rings() const { return retired_rings_; }
 
   // ---- Control thread, and functions that it runs on the lcore. The lcore finds these queues
   // through its queue pairs only.
@@ -80,8 +83,12 @@ class VerbsContext {
   std::unique_ptr<QueuePair> RemoveQueuePair(const OnShard&, uint32_t handle);
   // Removes a queue pair that is destroyed with the context.
   void RetireQueuePair(const OnShard&, uint32_t handle);
-  // Control thread, after the last RetireQueuePair.
+  // Control thread, between two calls of RetireQueuePair.
   const std::vector<std::unique_ptr<QueuePair>>& retired_queue_pairs() const { return retired_; }
+  void FreeRetired();
+  // Control thread, when the lcore uses nothing of the context any more: frees at most `most` of its
+  // queues and lists. False: none is left.
+  bool FreeSome(size_t most);
   // Also on the control thread, the only one that changes it.
   bool has_queue_pairs() const { return queue_pair_count_ != 0; }
   void AddTagQueue(const OnShard&, uint32_t doorbell, SharedReceiveQueue& srq) {
@@ -109,6 +116,7 @@ class VerbsContext {
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   CompletionEvents* completion_events_ = nullptr;
   int wake_fd_ = -1;
+  const std::shared_ptr<memory::RetiredUse> retired_rings_;
 };
 
 }  // namespace roci::dataplane

@@ -2,6 +2,7 @@
 // requests that name the lists.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -25,6 +26,11 @@ class ListMemory {
 
   // ---- Control thread
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(const ListRoom& room);
+  // When the lcore uses none any more: frees at most `most` lists. False: none is left.
+  bool FreeSome(size_t most) {
+    for (; most != 0 && !lists_.empty(); --most) lists_.erase(lists_.begin());
+    return !lists_.empty();
+  }
 
   // ---- On the shard
   void Add(const OnShard&, uint32_t number, std::unique_ptr<SharedMemory> memory,

@@ -8,10 +8,12 @@
 
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/types/completion_queue_info.h"
+#include "dataplane/types/completion_queue_move.h"
 #include "dataplane/types/list_room.h"
 #include "dataplane/types/queue_pair_config.h"
 #include "dataplane/types/queue_pair_info.h"
 #include "dataplane/types/shared_receive_queue_config.h"
+#include "dataplane/types/shared_receive_queue_growth.h"
 #include "memory/key_table.h"
 #include "memory/t10_dif.h"
 #include "memory/types.h"
@@ -120,12 +122,18 @@ struct CreatedCompletionQueue {
 struct InspectCompletionQueue {  // -> CompletionQueueInfo
   CompletionQueue& completion_queue;
 };
-// Continues in a new ring (see RESIZE_CQ in abi/session.h).
-struct ResizeCompletionQueue {  // -> Fd of the ring. InvalidArgument: `consumer` is impossible, or
-                                // the new ring is too small for the unconsumed entries
+// Begins a move to a new ring (see RESIZE_CQ in abi/session.h), which ContinueMove continues.
+struct ResizeCompletionQueue {  // -> CompletionQueueMove
   CompletionQueue& completion_queue;
   uint32_t entries;
   uint32_t consumer;
+};
+// A part of the move. The queue changes with the last part only.
+struct ContinueMove {  // -> bool, true: there is more. InvalidArgument: `consumer` is impossible, or
+                       // the new ring is too small for the unconsumed entries
+  static constexpr uint32_t kMostInPart = 4096;  // entries, which the control thread copies
+  CompletionQueue& completion_queue;
+  CompletionQueueMove& move;
 };
 // Sets the moderation of its events.
 struct ModerateCompletionQueue {
@@ -152,11 +160,17 @@ struct CreatedSharedReceiveQueue {
   TagQueueLayout tag_layout;
   Fd tag_memory;  // for the program
 };
-// Moves the queue to new memory with more slots.
-struct GrowSharedReceiveQueue {  // -> Fd. InvalidArgument: the program has written impossible
-                                 // values
+// Begins a move to new memory with more slots, which ContinueGrowth continues.
+struct GrowSharedReceiveQueue {  // -> SharedReceiveQueueGrowth
   SharedReceiveQueue& srq;
   const roci_abi_srq_layout& layout;
+};
+// A part of the move. The queue changes with the last part only.
+struct ContinueGrowth {  // -> bool, true: there is more. InvalidArgument: the program has written
+                         // impossible values
+  static constexpr size_t kMostInPart = 256 << 10;  // bytes, which the control thread copies
+  SharedReceiveQueue& srq;
+  SharedReceiveQueueGrowth& growth;
 };
 // FailedPrecondition: a queue pair uses it. (XRC queue pairs do not count.)
 struct DestroySharedReceiveQueue {  // -> EventCounts

@@ -27,7 +27,8 @@ uint32_t CostOf(const OnShard& shard, const QueuePair& qp) {
 
 }  // namespace
 
-bool ContextRemoval::RemoveSome(const OnShard& shard) {
+bool ContextRemoval::RemoveSome(const OnShard& shard, Lcore& lcore) {
+  lcore_ = &lcore;
   budget_ = kMostInRow;
   windows_budget_ = kWindowsInRow;
   if (!ReleaseWindows(shard)) return true;
@@ -35,7 +36,7 @@ bool ContextRemoval::RemoveSome(const OnShard& shard) {
     return true;
   }
   if (context_.copies().Leave(shard)) {
-    lcore_.worker(shard).RemoveCopies(context_.shared_copies(shard));
+    lcore_->worker(shard).RemoveCopies(context_.shared_copies(shard));
   }
   context_.RemoveTagQueues(shard);
   return false;
@@ -60,7 +61,7 @@ bool ContextRemoval::RemoveQueuePairs(const OnShard& shard) {
     QueuePair* qp = context_.FindQueuePair(shard, next_handle_);
     if (qp == nullptr) continue;
     budget_ -= std::min(budget_, CostOf(shard, *qp));
-    lcore_.worker(shard).RemoveQueuePair(*qp);
+    lcore_->worker(shard).RemoveQueuePair(*qp);
     const uint32_t qpn = qp->qpn().value();
     if (keys_stay && !context_.keys(shard).ReleaseWindowsOf(qpn, &windows_budget_)) {
       windows_of_ = qpn;
@@ -90,7 +91,7 @@ bool ContextRemoval::RemoveCompletionQueues(const OnShard& shard) {
   for (; next_completion_queue_ < queues.size(); ++next_completion_queue_) {
     if (budget_ == 0) return false;
     --budget_;
-    lcore_.worker(shard).events().Unregister(shard, *queues[next_completion_queue_]);
+    lcore_->worker(shard).events().Unregister(shard, *queues[next_completion_queue_]);
   }
   return true;
 }

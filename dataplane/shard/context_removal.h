@@ -19,11 +19,11 @@ class ContextRemoval {
   static constexpr uint32_t kMostInRow = 32;
   static constexpr uint32_t kWindowsInRow = 256;
 
-  ContextRemoval(Lcore& lcore, VerbsContext& context) : lcore_(lcore), context_(context) {}
+  explicit ContextRemoval(VerbsContext& context) : context_(context) {}
 
-  // Removes the next queues: queue pairs first, then the queues that they use. True: there may be
-  // more. False: the lcore uses no queue of the context any more. For Lcore::CallInParts.
-  bool RemoveSome(const OnShard& shard);
+  // Removes the next queues from `lcore`, always the same: queue pairs first, then the queues that
+  // they use. True: there may be more. False: the lcore uses no queue of the context any more.
+  bool RemoveSome(const OnShard& shard, Lcore& lcore);
 
  private:
   // True: none is left.
@@ -32,8 +32,8 @@ class ContextRemoval {
   bool RemoveSharedQueues(const OnShard& shard);
   bool RemoveCompletionQueues(const OnShard& shard);
 
-  Lcore& lcore_;
   VerbsContext& context_;
+  Lcore* lcore_ = nullptr;
   uint32_t budget_ = 0;  // of the call
   uint32_t windows_budget_ = 0;
   std::optional<uint32_t> windows_of_;  // the number of a queue pair that may have more windows

@@ -123,8 +123,10 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
   copies->Share(app_);
   copies->Keep(keys);
   context_ = std::make_unique<VerbsContext>(std::move(config.async_socket), std::move(keys),
-                                            std::move(copies), config.max_address_handles);
+                                            std::move(copies), config.max_address_handles,
+                                            std::move(config.retired_rings));
   context_->UseEvents(*lcore.services().events);
+  removal_ = std::make_unique<ContextRemoval>(*context_);
 }
 
 absl::Status ShardClient::OpenDoorbells() {
@@ -145,14 +147,38 @@ void ShardClient::ShowPaths(uint32_t paths) {
 }
 
 ShardClient::~ShardClient() {
-  if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
-  ContextRemoval removal(*lcore_, *context_);
-  lcore_->CallInParts([&](const OnShard& shard) { return removal.RemoveSome(shard); });
+  while (RemoveSome()) {
+  }
+  if (attached_) lcore_->DetachContext(*context_);
+}
+
+// A loop iteration lies between two calls on the lcore.
+bool ShardClient::RemoveSome() {
+  const auto remove = [&](const OnShard& shard) { return removal_->RemoveSome(shard, *lcore_); };
+  bool has_more = true;
+  switch (stage_) {
+    case Stage::kServing:
+      if (context_->has_queue_pairs()) SendPosted(0, context_->handle_end());
+      has_more = lcore_->Call(remove);
+      break;
+    case Stage::kRemoving:
+      has_more = lcore_->CallInRound(remove);
+      break;
+    case Stage::kFreeing:
+      return context_->FreeSome(ContextRemoval::kMostInRow);
+  }
+  stage_ = has_more ? Stage::kRemoving : Stage::kFreeing;
+  FreeRetired();
+  return true;
+}
+
+void ShardClient::FreeRetired() {
   for (const auto& qp : context_->retired_queue_pairs()) device_.FreeQpn(qp->qpn());
+  context_->FreeRetired();
+  if (stage_ != Stage::kFreeing) return;
   for (const auto& srq : context_->shared_queues()) {
     if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
   }
-  if (attached_) lcore_->DetachContext(*context_);
 }
 
 // Runs f(shard, queue) for each completion queue, some in each loop iteration.
@@ -206,24 +232,38 @@ absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQue
   return CreatedCompletionQueue{&created, created.TakeFd()};
 }
 
-absl::StatusOr<Fd> ShardClient::Do(const ResizeCompletionQueue& command) {
-  CompletionQueue& cq = command.completion_queue;
-  absl::StatusOr<SharedMemory> ring = CompletionQueue::CreateRing(command.entries);
+absl::StatusOr<CompletionQueueMove> ShardClient::Do(const ResizeCompletionQueue& command) {
+  absl::StatusOr<SharedMemory> ring =
+      CompletionQueue::CreateRing(command.entries, context_->retired_rings());
   if (!ring.ok()) return ring.status();
   Fd fd = ring->TakeFd();
   // Entries posted before the request count, so the lcore runs a whole round first.
   const uint32_t capacity = CompletionCapacity(command.entries);
-  if (capacity < cq.capacity()) lcore_->FinishRound();
-  CompletionQueue::Move move{
-      .ring = *ring, .capacity = capacity, .consumer = command.consumer, .copied = 0, .visible = 0};
-  const auto swap = [&](const OnShard& shard) { return cq.SwapRing(shard, move); };
-  // Ends: no more entries than the old ring has can come meanwhile.
-  auto result = CallBetweenCopies(swap);
-  while (result == CompletionQueue::MoveResult::kCopyFirst) {
-    cq.CopyEntries(move);
-    result = CallBetweenCopies(swap);
+  if (capacity < command.completion_queue.capacity()) lcore_->FinishRound();
+  return CompletionQueueMove{.ring = *std::move(ring),
+                             .fd = std::move(fd),
+                             .capacity = capacity,
+                             .consumer = command.consumer,
+                             .copied = 0,
+                             .visible = 0};
+}
+
+// The last part comes: no more entries than the old ring has can come meanwhile.
+absl::StatusOr<bool> ShardClient::Do(const ContinueMove& command) {
+  CompletionQueue& cq = command.completion_queue;
+  CompletionQueueMove& move = command.move;
+  if (move.copied < move.visible) {
+    cq.CopyEntries(move, ContinueMove::kMostInPart);
+    return true;
   }
-  if (result == CompletionQueue::MoveResult::kMoved) return fd;
+  switch (CallBetweenCopies([&](const OnShard& shard) { return cq.SwapRing(shard, move); })) {
+    case CompletionQueue::MoveResult::kMoved:
+      return false;
+    case CompletionQueue::MoveResult::kCopyFirst:
+      return true;
+    case CompletionQueue::MoveResult::kDoesNotFit:
+      break;
+  }
   return absl::InvalidArgumentError("completion queue: does not fit the new size");
 }
 
@@ -374,18 +414,22 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
   return answer;
 }
 
-absl::StatusOr<Fd> ShardClient::Do(const GrowSharedReceiveQueue& command) {
-  absl::StatusOr<SharedMemory> memory =
-      SharedMemory::Create("roci-srq", command.layout.memory_size);
+absl::StatusOr<SharedReceiveQueueGrowth> ShardClient::Do(const GrowSharedReceiveQueue& command) {
+  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(
+      "roci-srq", command.layout.memory_size, context_->retired_rings());
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
-  // Several MiB, for which the lcore must not stop.
-  command.srq.CopySlots(*memory, command.layout);
-  if (!lcore_->Call(
-          [&](const OnShard& shard) { return command.srq.Grow(shard, *memory, command.layout); })) {
-    return absl::InvalidArgumentError("shared receive queue: broken");
+  return SharedReceiveQueueGrowth{
+      .memory = *std::move(memory), .fd = std::move(fd), .layout = command.layout, .copied = 0};
+}
+
+absl::StatusOr<bool> ShardClient::Do(const ContinueGrowth& command) {
+  SharedReceiveQueue& srq = command.srq;
+  if (srq.CopySlots(command.growth, ContinueGrowth::kMostInPart)) return true;
+  if (lcore_->Call([&](const OnShard& shard) { return srq.Grow(shard, command.growth); })) {
+    return false;
   }
-  return fd;
+  return absl::InvalidArgumentError("shared receive queue: broken");
 }
 
 absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& command) {

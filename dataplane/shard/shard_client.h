@@ -18,6 +18,7 @@
 
 namespace roci::dataplane {
 
+class ContextRemoval;
 class ShardedDevice;
 class Lcore;
 class OnShard;
@@ -27,6 +28,7 @@ struct ShardClientConfig {
   std::shared_ptr<const memory::AppMemory> app;
   // Shared by all contexts of a user.
   std::shared_ptr<CopyUse> copy_use = std::make_shared<CopyUse>();
+  std::shared_ptr<memory::RetiredUse> retired_rings = {};  // see SharedMemory; null: of no user
   uint32_t max_keys = 65536;
   uint64_t key_seed = 0;                               // see memory::KeyTable
   uint32_t max_queue_pairs = ROCI_ABI_MAX_QP_HANDLES;  // at most that
@@ -44,8 +46,10 @@ class ShardClient {
  public:
   static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device, Lcore& lcore,
                                                              ShardClientConfig config);
-  // Removes all remaining objects from the lcore, then frees them.
+  // Removes all remaining objects from the lcore and frees them.
   ~ShardClient();
+  // The same in parts: removes or frees some objects. False: none is left. No commands after it.
+  bool RemoveSome();
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
   bool IsStalled() const;
@@ -88,12 +92,14 @@ class ShardClient {
   absl::StatusOr<CreatedList> Do(const CreateList& command);
   void Do(const DestroyList& command);
   absl::StatusOr<CreatedCompletionQueue> Do(const CreateCompletionQueue& command);
-  absl::StatusOr<Fd> Do(const ResizeCompletionQueue& command);
+  absl::StatusOr<CompletionQueueMove> Do(const ResizeCompletionQueue& command);
+  absl::StatusOr<bool> Do(const ContinueMove& command);
   void Do(const ModerateCompletionQueue& command);
   CompletionQueueInfo Do(const InspectCompletionQueue& command);
   absl::StatusOr<EventCounts> Do(const DestroyCompletionQueue& command);
   absl::StatusOr<CreatedSharedReceiveQueue> Do(const CreateSharedReceiveQueue& command);
-  absl::StatusOr<Fd> Do(const GrowSharedReceiveQueue& command);
+  absl::StatusOr<SharedReceiveQueueGrowth> Do(const GrowSharedReceiveQueue& command);
+  absl::StatusOr<bool> Do(const ContinueGrowth& command);
   absl::StatusOr<EventCounts> Do(const DestroySharedReceiveQueue& command);
   void Do(const SetReceiveLimit& command);
   uint32_t Do(const QueryReceiveLimit& command);
@@ -129,6 +135,7 @@ class ShardClient {
   void ForEachCompletionQueue(F&& f);
   absl::Status OpenDoorbells();
   void SendPosted(uint32_t first, uint32_t end);
+  void FreeRetired();
 
   ShardedDevice& device_;
   Lcore* lcore_;
@@ -138,6 +145,9 @@ class ShardClient {
   std::unique_ptr<VerbsContext> context_;
   uint64_t settled_at_end_ = 0;  // AppCopies::settled() when no copies are unfinished
   bool attached_ = false;
+  enum class Stage : uint8_t { kServing, kRemoving, kFreeing };
+  Stage stage_ = Stage::kServing;
+  std::unique_ptr<ContextRemoval> removal_;
   uint32_t max_queue_pairs_;
 };
 

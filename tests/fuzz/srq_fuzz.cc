@@ -50,7 +50,7 @@ class Fuzz {
   explicit Fuzz(Input& input) : input_(input) {
     max_sge_ = input.Take<uint8_t>() % 4 + 1u;
     Use(LayOutSharedReceiveQueue(input.Take<uint8_t>() % 24 + 1u, max_sge_));
-    // No member of the context is touched.
+    // Of the context only retired_rings() is read, which is null.
     auto* context = reinterpret_cast<roci::dataplane::VerbsContext*>(g_no_context);
     queue_ = *SharedReceiveQueue::Create(
         *context, {.pd = 1, .max_wr = layout_.max_wr, .max_sge = max_sge_, .limit = 3, .tags = {}},
@@ -128,12 +128,14 @@ class Fuzz {
     auto memory = SharedMemory::Create("roci-srq", layout.memory_size);
     Require(memory.ok(), "memory");
     roci::dataplane::Fd fd = memory->TakeFd();
-    queue_->CopySlots(*memory, layout);
-    if (!queue_->Grow(kShard, *memory, layout))
-      return Require(queue_->broken(), "grows unless broken");
+    roci::dataplane::SharedReceiveQueueGrowth growth{
+        .memory = *std::move(memory), .fd = std::move(fd), .layout = layout, .copied = 0};
+    while (queue_->CopySlots(growth, input_.Take<uint8_t>() * size_t{64} + 1)) {
+    }
+    if (!queue_->Grow(kShard, growth)) return Require(queue_->broken(), "grows unless broken");
     ++grown_;
     Use(layout);
-    app_ = std::move(fd);
+    app_ = std::move(growth.fd);
   }
 
   Input& input_;

@@ -356,6 +356,55 @@ TEST_F(SessionTest, ProgramsMayEndWhileTheyWaitForAPeer) {
   ExpectNothingInUse("roci0");
 }
 
+// A request that takes long is handled in parts, between which requests of others are.
+TEST_F(SessionTest, OthersAreServedWhileALargeQueueIsResized) {
+  constexpr uint32_t kEntries = 1u << 20;
+  constexpr int kTries = 50;
+  RawSession other;
+  ASSERT_EQ(other.Hello(), 0);
+  RawSession session;
+  ASSERT_EQ(session.Hello(), 0);
+  const uint32_t cq = session.CreateCq(kEntries);
+  ASSERT_NE(cq, 0u);
+  roci_abi_resize_cq_request resize{};
+  resize.handle = cq;
+  resize.entries = kEntries;
+  resize.consumer = 0 - kEntries;  // as if the ring were full
+  bool is_served = false;
+  for (int i = 0; i < kTries && !is_served; ++i) {
+    session.CloseFds();
+    ASSERT_TRUE(session.Send(ROCI_ABI_RESIZE_CQ, resize));
+    ASSERT_NE(other.AllocPd(), 0u);
+    pollfd answer{session.fd(), POLLIN, 0};
+    is_served = poll(&answer, 1, 0) == 0;
+    roci_abi_resize_cq_response resized{};
+    ASSERT_EQ(session.Receive(resized, 60'000), 0);
+    resize.consumer = 0;  // the daemon counts anew: the ring is full
+  }
+  EXPECT_TRUE(is_served);
+}
+
+// A program that ends releases its objects in parts. Meanwhile nobody of its user is refused for
+// lack of what they take.
+TEST_F(SessionTest, LimitsHoldNothingOfProgramsThatEnd) {
+  RawSession other;
+  ASSERT_EQ(other.Hello(), 0);
+  const uint32_t pd = other.AllocPd();
+  const uint32_t cq = other.CreateCq(16);
+  ASSERT_NE(pd, 0u);
+  ASSERT_NE(cq, 0u);
+  RawSession ending;
+  ASSERT_EQ(ending.Hello(), 0);
+  const auto request = RawSession::QpRequest(ending.AllocPd(), ending.CreateCq(16));
+  roci_abi_create_qp_response created;
+  int error = 0;
+  while (error == 0) error = ending.CreateQp(request, created);
+  ASSERT_EQ(error, ENOMEM);
+  ASSERT_EQ(other.CreateQp(RawSession::QpRequest(pd, cq), created), ENOMEM);
+  ending.Close();
+  EXPECT_EQ(other.CreateQp(RawSession::QpRequest(pd, cq), created), 0);
+}
+
 TEST_F(SessionTest, LimitIsExactOverSessions) {
   ASSERT_EQ(session_.Hello(), 0);
   RawSession other;

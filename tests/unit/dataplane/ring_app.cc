@@ -64,6 +64,16 @@ AppCq::AppCq(dataplane::ShardClient& client, uint32_t entries, int channel, uint
   memory_ = Mapping(created.memory.get(), cq_->memory_size());
 }
 
+absl::Status AppCq::Resize(dataplane::ShardClient& client, uint32_t entries, uint32_t consumer) {
+  auto move = client.Do(dataplane::ResizeCompletionQueue{*cq_, entries, consumer});
+  if (!move.ok()) return move.status();
+  absl::StatusOr<bool> has_more = true;
+  while (has_more.ok() && *has_more) has_more = client.Do(dataplane::ContinueMove{*cq_, *move});
+  if (!has_more.ok()) return has_more.status();
+  Switch(std::move(move->fd));
+  return absl::OkStatus();
+}
+
 void AppCq::Switch(dataplane::Fd fd) {
   capacity_ = cq_->capacity();
   shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));

@@ -43,7 +43,9 @@ class AppCq {
   void Arm(roci_abi_cq_arm arm);
   uint32_t consumed() const { return consumer_; }
   roci_abi_cq* header() const { return reinterpret_cast<roci_abi_cq*>(memory_.data()); }
-  // After ResizeCompletionQueue.
+  // Moves the queue to a ring of `entries` and continues there. `consumer`: of the first entry.
+  absl::Status Resize(dataplane::ShardClient& client, uint32_t entries, uint32_t consumer);
+  // After the queue has moved.
   void Switch(dataplane::Fd fd);
   dataplane::CompletionQueue* cq() const { return cq_; }
 

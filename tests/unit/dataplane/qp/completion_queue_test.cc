@@ -88,16 +88,25 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   EXPECT_FALSE(cq_.Poll(&cqe));
 }
 
+// A move of `cq` to a ring of `entries`, of which no part was done.
+dataplane::CompletionQueueMove MoveTo(uint32_t entries, const AppCq& cq) {
+  return {.ring = *CompletionQueue::CreateRing(entries),
+          .fd = {},
+          .capacity = entries,
+          .consumer = cq.consumed(),
+          .copied = 0,
+          .visible = 0};
+}
+
 TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   // Entries are published only by the loop iteration itself, and by a move to another ring.
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) { WriteHere(shard, cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
   EXPECT_EQ(cqe.wr_id, 1u);
-  dataplane::SharedMemory ring = *dataplane::CompletionQueue::CreateRing(16);
+  dataplane::CompletionQueueMove move = MoveTo(16, cq_);
   node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(shard, cq_, 2);
-    CompletionQueue::Move move{ring, 16, cq_.consumed()};
     ASSERT_EQ(cq_.cq()->SwapRing(shard, move), CompletionQueue::MoveResult::kMoved);
     node_.client().lcore().worker(shard).events().Publish(shard);
   });
@@ -120,8 +129,7 @@ TEST_F(CompletionQueueTest, AMoveCopiesMostEntriesOutsideOfTheShard) {
   write(15 * kMost);
   for (uint64_t i = 0; i < 10 * kMost; ++i) ASSERT_TRUE(cq.Poll(&cqe));
   write(3 * kMost);
-  dataplane::SharedMemory ring = *CompletionQueue::CreateRing(32 * kMost);
-  CompletionQueue::Move move{ring, 32 * kMost, cq.consumed()};
+  dataplane::CompletionQueueMove move = MoveTo(32 * kMost, cq);
   const auto swap = [&] {
     return node_.client().lcore().Call(
         [&](const dataplane::OnShard& shard) { return cq.cq()->SwapRing(shard, move); });
@@ -129,11 +137,15 @@ TEST_F(CompletionQueueTest, AMoveCopiesMostEntriesOutsideOfTheShard) {
   ASSERT_EQ(swap(), CompletionQueue::MoveResult::kCopyFirst);
   EXPECT_EQ(move.copied, 0U);
   EXPECT_EQ(move.visible, 8 * kMost);
-  cq.cq()->CopyEntries(move);
+  for (uint32_t copied = 3 * kMost; copied < 9 * kMost; copied += 3 * kMost) {
+    cq.cq()->CopyEntries(move, 3 * kMost);
+    EXPECT_EQ(move.copied, std::min(copied, 8 * kMost));
+  }
+  cq.cq()->CopyEntries(move, 3 * kMost);
   write(kMost + 1);
   ASSERT_EQ(swap(), CompletionQueue::MoveResult::kCopyFirst);
   EXPECT_EQ(move.copied, 8 * kMost);
-  cq.cq()->CopyEntries(move);
+  cq.cq()->CopyEntries(move, move.visible);
   write(kMost);
   ASSERT_EQ(swap(), CompletionQueue::MoveResult::kMoved);
   uint64_t consumed = 10 * kMost;
@@ -159,9 +171,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   }
   Write(cq_, 99);
   EXPECT_FALSE(cq_.Poll(&cqe));
-  auto fd = node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 32, cq_.consumed()});
-  ASSERT_TRUE(fd.ok());
-  cq_.Switch(*std::move(fd));
+  ASSERT_TRUE(cq_.Resize(node_.client(), 32, cq_.consumed()).ok());
   Write(cq_, 100);
   EXPECT_FALSE(cq_.Poll(&cqe)) << "a larger ring does not bring it back";
   EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
@@ -200,12 +210,9 @@ TEST_F(CompletionQueueTest, ResizingKeepsUnconsumedEntries) {
     }
   }
   // 14..19 are left. Too small, impossible index, then right.
-  EXPECT_FALSE(
-      node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 4, cq_.consumed()}).ok());
-  EXPECT_FALSE(node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 64, 7777}).ok());
-  auto fd = node_.client().Do(dataplane::ResizeCompletionQueue{*cq_.cq(), 64, cq_.consumed()});
-  ASSERT_TRUE(fd.ok());
-  cq_.Switch(*std::move(fd));
+  EXPECT_FALSE(cq_.Resize(node_.client(), 4, cq_.consumed()).ok());
+  EXPECT_FALSE(cq_.Resize(node_.client(), 64, 7777).ok());
+  ASSERT_TRUE(cq_.Resize(node_.client(), 64, cq_.consumed()).ok());
   Write(cq_, 20);
   roci_abi_cqe cqe;
   for (uint64_t i = 14; i <= 20; ++i) {
@@ -385,10 +392,7 @@ TEST_F(ModerationTest, ADelayedEventSurvivesResizingAndIsSentWhenModerationEnds)
   WriteOne();
   WriteOne();
   EXPECT_EQ(Events(), 0u);
-  auto fd = node_.client().Do(
-      dataplane::ResizeCompletionQueue{*moderated_->cq(), 64, moderated_->consumed()});
-  ASSERT_TRUE(fd.ok());
-  moderated_->Switch(*std::move(fd));
+  ASSERT_TRUE(moderated_->Resize(node_.client(), 64, moderated_->consumed()).ok());
   EXPECT_EQ(Events(), 0u);
   Moderate(0, 0);
   EXPECT_EQ(Events(), 1u);

@@ -6,18 +6,22 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/queue_layouts.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
 #include "dataplane/shard/xrc_targets.h"
+#include "dataplane/types/queue_limits.h"
 #include "memory/mapped_file.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -107,6 +111,17 @@ class LongCommands : public ::testing::Test {
     return bound;
   }
 
+  // Mappings of queue pairs and completion queues in this process.
+  static size_t CountRings() {
+    std::ifstream maps("/proc/self/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(maps, line);) {
+      count += line.find("memfd:roci-qp") != std::string::npos ||
+               line.find("memfd:roci-cq") != std::string::npos;
+    }
+    return count;
+  }
+
   dataplane::Wire wire_{TestDataplane()};
   Node node_{TestDataplane(), &wire_, {}};
   AppCq cq_{node_.client(), 16};
@@ -186,11 +201,19 @@ TEST_F(LongCommands, ResizeAFullCompletionQueue) {
     });
   }
   Parts parts(lcore());
-  auto fd =
+  auto move =
       node_.client().Do(dataplane::ResizeCompletionQueue{*cq.cq(), 2 * kEntries, cq.consumed()});
-  ASSERT_TRUE(fd.ok());
+  ASSERT_TRUE(move.ok());
+  uint32_t parts_of_control = 0;
+  for (absl::StatusOr<bool> has_more = true; *has_more; ++parts_of_control) {
+    const uint32_t copied = move->copied;
+    has_more = node_.client().Do(dataplane::ContinueMove{*cq.cq(), *move});
+    ASSERT_TRUE(has_more.ok());
+    EXPECT_LE(move->copied - copied, dataplane::ContinueMove::kMostInPart);
+  }
+  EXPECT_EQ(parts_of_control, 2 + kEntries / dataplane::ContinueMove::kMostInPart);
   EXPECT_EQ(parts.count(), 2U) << "before and after the control thread's copy";
-  cq.Switch(*std::move(fd));
+  cq.Switch(std::move(move->fd));
   roci_abi_cqe cqe;
   for (uint32_t i = 0; i < kEntries; ++i) {
     ASSERT_TRUE(cq.Poll(&cqe)) << i;
@@ -240,6 +263,57 @@ TEST_F(LongCommands, FlushADeepSendQueue) {
     ASSERT_TRUE(cq.Wait(&cqe)) << i;
     ASSERT_EQ(cqe.status, static_cast<uint32_t>(roce::CompletionStatus::kWorkRequestFlushed)) << i;
   }
+}
+
+// Each call of RemoveSome unmaps few rings.
+TEST_F(LongCommands, UnmapTheQueuesOfAProgramInParts) {
+  constexpr size_t kMost = dataplane::ContextRemoval::kMostInRow;
+  constexpr size_t kObjects = 10 * kMost;
+  const size_t others = CountRings();
+  auto ending = MakeProgram();
+  AppCq cq(ending->client(), 16);
+  dataplane::QueuePairConfig config;
+  config.pd = Node::kPd;
+  config.send_cq = config.recv_cq = cq.cq();
+  config.max_send_wr = config.max_recv_wr = 1;
+  for (uint32_t i = 0; i < kObjects; ++i) {
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateQueuePair{config, i}).ok()) << i;
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+  }
+  size_t before = CountRings();
+  ASSERT_GE(before, others + 2 * kObjects);
+  for (bool has_more = true; has_more;) {
+    has_more = ending->client().RemoveSome();
+    const size_t after = CountRings();
+    EXPECT_LE(before - after, kMost);
+    before = after;
+  }
+  EXPECT_LE(before, others + 1) << "the mapping of the test's own queue";
+}
+
+// The slots are copied in parts by the control thread.
+TEST_F(LongCommands, GrowASharedReceiveQueue) {
+  dataplane::SharedReceiveQueueConfig config;
+  config.pd = Node::kPd;
+  config.max_wr = dataplane::kMaxQueueEntries / 2;
+  config.max_sge = dataplane::kMaxSges;
+  const auto created = node_.client().Do(dataplane::CreateSharedReceiveQueue{config, 0});
+  ASSERT_TRUE(created.ok());
+  const roci_abi_srq_layout layout =
+      dataplane::LayOutSharedReceiveQueue(dataplane::kMaxQueueEntries, dataplane::kMaxSges);
+  auto growth = node_.client().Do(dataplane::GrowSharedReceiveQueue{*created->queue, layout});
+  ASSERT_TRUE(growth.ok());
+  const size_t bytes = size_t{created->layout.max_wr} * created->layout.stride;
+  uint32_t parts = 0;
+  for (absl::StatusOr<bool> has_more = true; *has_more; ++parts) {
+    const size_t copied = growth->copied;
+    has_more = node_.client().Do(dataplane::ContinueGrowth{*created->queue, *growth});
+    ASSERT_TRUE(has_more.ok());
+    EXPECT_LE(growth->copied - copied, dataplane::ContinueGrowth::kMostInPart);
+  }
+  EXPECT_EQ(growth->copied, bytes);
+  EXPECT_GE(parts, bytes / dataplane::ContinueGrowth::kMostInPart);
+  EXPECT_GT(parts, 8U);
 }
 
 TEST_F(LongCommands, EndAProgramWithManyQueuePairs) {
