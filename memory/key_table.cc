@@ -117,6 +117,11 @@ KeyTable::~KeyTable() {
   for (uint32_t slot = 1; slot < next_slot_; ++slot) delete At(slot).region;
 }
 
+bool KeyTable::FreeSome(uint32_t most) {
+  for (; most != 0 && next_slot_ > 1; --most) delete At(--next_slot_).region;
+  return next_slot_ > 1;
+}
+
 KeyTable::Entry* KeyTable::Allocate() {
   if (used_ == capacity_) return nullptr;
   // New slots first, then the slot that was freed first.

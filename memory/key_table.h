@@ -132,6 +132,9 @@ class KeyTable {
   /// `seed` 0: keys are 0x101, 0x201, ...
   KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed = 0);
   ~KeyTable();
+  /// When nobody uses the table any more: frees at most `most` regions, for an end in parts. False:
+  /// none is left.
+  bool FreeSome(uint32_t most);
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
 

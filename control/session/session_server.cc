@@ -17,6 +17,7 @@ namespace roci::control {
 namespace {
 
 constexpr roce::TimeNs kResumeNs = roce::kNsPerMs;
+constexpr roce::TimeNs kReleaseNs = roce::kNsPerMs;
 
 }  // namespace
 
@@ -196,13 +197,18 @@ void SessionServer::ContinueOne() {
 
 roce::TimeNs SessionServer::NextTimeout() const {
   if (!continuing_.empty() || !ending_.empty()) return 0;
-  return std::min(hello_deadlines_.Next(), next_resume_);
+  const roce::TimeNs release = services_.dataplane.HasReleases() ? next_release_ : roce::kNever;
+  return std::min({hello_deadlines_.Next(), next_resume_, release});
 }
 
 void SessionServer::HandleTimeout(roce::TimeNs now) {
   ResumePaused(now);
   ContinueOne();
   ReleaseSome();
+  if (now >= next_release_) {
+    services_.dataplane.ReleaseSome();
+    next_release_ = now + kReleaseNs;
+  }
   for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
     const auto it = sessions_.find(number);
     if (it == sessions_.end() || it->second->device() != nullptr) continue;

@@ -68,6 +68,7 @@ class SessionServer {
   // Sessions that wait (services.resume_later), and the time of the next check.
   std::vector<uint32_t> paused_;
   roce::TimeNs next_resume_ = roce::kNever;
+  roce::TimeNs next_release_ = 0;  // of what copies do not use any more
 };
 
 }  // namespace roci::control

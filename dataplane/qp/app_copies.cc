@@ -190,8 +190,6 @@ void AppCopies::Settle(const OnShard& shard) {
   atomic_count_ = 0;
   for (QueuePair* qp = waiting_.first(); qp != nullptr; qp = Waiting::Next(*qp)) Unhold(shard, *qp);
   places_.Settle();
-  if (!released_.empty()) [[unlikely]]
-    released_.clear();
   settled_.store(settled_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 

@@ -90,10 +90,6 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void Keep(std::shared_ptr<const memory::KeyTable> keys) { keys_ = std::move(keys); }
 
   // ---- On the shard: commands of the control thread
-  // Keeps mappings alive until the next Settle.
-  void Keep(const OnShard&, memory::ReleasedMappings mappings) {
-    std::move(mappings.begin(), mappings.end(), std::back_inserter(released_));
-  }
   // Removes a context. True: it was the last one.
   bool Leave(const OnShard&) { return --contexts_ == 0; }
 
@@ -229,7 +225,6 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   std::atomic<uint64_t> settled_{0};
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
   std::shared_ptr<const memory::KeyTable> keys_;
-  memory::ReleasedMappings released_;
   uint32_t contexts_ = 0;
   bool is_listed_ = false;  // in `collecting_`
   bool has_collected_ = false;

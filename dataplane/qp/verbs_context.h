@@ -89,6 +89,12 @@ class VerbsContext {
   // Control thread, when the lcore uses nothing of the context any more: frees at most `most` of its
   // queues and lists. False: none is left.
   bool FreeSome(size_t most);
+  // The same for the regions of keys that no other context shares, while no copies are in use.
+  bool FreeSomeKeys(uint32_t most) { return keys_->FreeSome(most); }
+  // Whether a thread may still run the copies. The context is the only one that has them.
+  bool copies_in_use() const { return copies_.use_count() > 1; }
+  std::shared_ptr<AppCopies> TakeCopies() { return std::move(copies_); }
+  std::shared_ptr<memory::KeyTable> TakeKeys() { return std::move(keys_); }
   // Also on the control thread, the only one that changes it.
   bool has_queue_pairs() const { return queue_pair_count_ != 0; }
   void AddTagQueue(const OnShard&, uint32_t doorbell, SharedReceiveQueue& srq) {

@@ -8,6 +8,7 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/pending_releases.h"
 #include "dataplane/shard/shard_client.h"
 
 namespace roci::dataplane {
@@ -47,6 +48,7 @@ MemoryStatus ShardClient::Do(const DeallocateWindow& command) {
 }
 
 MemoryStatus ShardClient::Do(ChangeRegion command) {
+  releases_.MakeRoom();
   memory::ReleasedMappings released;
   const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
     return context_->keys(shard).Reregister(command.key, std::move(command.change), &released);
@@ -56,6 +58,7 @@ MemoryStatus ShardClient::Do(ChangeRegion command) {
 }
 
 MemoryStatus ShardClient::Do(const DeregisterRegion& command) {
+  releases_.MakeRoom();
   memory::ReleasedMappings released;
   const MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
     return context_->keys(shard).Deregister(command.key, &released);
@@ -67,6 +70,7 @@ MemoryStatus ShardClient::Do(const DeregisterRegion& command) {
 void ShardClient::Do(const UnshareRange& command) {
   uint32_t slot = memory::KeyTable::kFirstSlot;
   while (slot != 0) {
+    releases_.MakeRoom();
     memory::ReleasedMappings released;
     released.reserve(size_t{UnshareRange::kMostInRow} * ROCI_ABI_MAX_EXTENTS);
     const auto part = [&](const OnShard& shard) {
@@ -93,6 +97,7 @@ IntegrityAnswer ShardClient::Do(const TakeIntegrityError& command) {
 
 void ShardClient::Do(const DropKeys& command) {
   assert(command.keys.size() <= DropKeys::kMost);
+  releases_.MakeRoom();
   memory::ReleasedMappings released;
   size_t next = 0;
   lcore_->CallInParts([&](const OnShard& shard) {

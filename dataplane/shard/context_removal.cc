@@ -35,7 +35,8 @@ bool ContextRemoval::RemoveSome(const OnShard& shard, Lcore& lcore) {
   if (!RemoveQueuePairs(shard) || !RemoveSharedQueues(shard) || !RemoveCompletionQueues(shard)) {
     return true;
   }
-  if (context_.copies().Leave(shard)) {
+  was_last_ = context_.copies().Leave(shard);
+  if (was_last_) {
     lcore_->worker(shard).RemoveCopies(context_.shared_copies(shard));
   }
   context_.RemoveTagQueues(shard);

@@ -24,6 +24,8 @@ class ContextRemoval {
   // Removes the next queues from `lcore`, always the same: queue pairs first, then the queues that
   // they use. True: there may be more. False: the lcore uses no queue of the context any more.
   bool RemoveSome(const OnShard& shard, Lcore& lcore);
+  // After that: no other context shares its keys and copies.
+  bool was_last() const { return was_last_; }
 
  private:
   // True: none is left.
@@ -34,6 +36,7 @@ class ContextRemoval {
 
   VerbsContext& context_;
   Lcore* lcore_ = nullptr;
+  bool was_last_ = false;
   uint32_t budget_ = 0;  // of the call
   uint32_t windows_budget_ = 0;
   std::optional<uint32_t> windows_of_;  // the number of a queue pair that may have more windows

@@ -10,6 +10,7 @@
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/pending_releases.h"
 #include "memory/app_memory.h"
 
 namespace roci::dataplane {
@@ -21,7 +22,9 @@ constexpr uint32_t kFramesPerFurtherLcore = 4096;
 
 }  // namespace
 
-Dataplane::Dataplane() : priority_guard_(std::make_unique<PriorityGuard>()) {}
+Dataplane::Dataplane()
+    : priority_guard_(std::make_unique<PriorityGuard>()),
+      releases_(std::make_unique<PendingReleases>()) {}
 
 absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptions& options) {
   memory::AppMemory::OwnProcess();  // opens the file before an lcore needs it
@@ -63,6 +66,7 @@ Dataplane::~Dataplane() {
   wires_.clear();
   for (auto& lcore : lcores_) lcore->Stop();
   priority_guard_->Stop();
+  releases_.reset();
   lcores_.clear();
   pool_.reset();
 }
@@ -95,6 +99,10 @@ bool Dataplane::PrepareDurable() {
 void Dataplane::CallAll(absl::FunctionRef<void(const OnShard&, Lcore&)> f) {
   for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
 }
+
+void Dataplane::ReleaseSome() { releases_->Release(); }
+
+bool Dataplane::HasReleases() const { return !releases_->empty(); }
 
 void Dataplane::Quiesce() {
   CallAll([](const OnShard&, Lcore&) {});

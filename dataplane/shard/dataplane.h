@@ -16,6 +16,7 @@ namespace roci::dataplane {
 
 class Lcore;
 class OnShard;
+class PendingReleases;
 class PriorityGuard;
 class ThreadPriority;
 class Wire;
@@ -35,6 +36,10 @@ class Dataplane final : public PortServices {
   ~Dataplane() override;
 
   Lcore& lcore(uint32_t index) { return *lcores_[index]; }
+  PendingReleases& releases() { return *releases_; }
+  // Frees some of what copies do not use any more. Call it from time to time while HasReleases().
+  void ReleaseSome();
+  bool HasReleases() const;
   // The lcore with the fewest verbs contexts.
   Lcore& LeastLoadedLcore();
   LcoreThread ThreadOf(uint32_t lcore) const;
@@ -58,6 +63,7 @@ class Dataplane final : public PortServices {
   Dataplane();
   std::unique_ptr<FramePool> pool_;
   std::unique_ptr<PriorityGuard> priority_guard_;
+  std::unique_ptr<PendingReleases> releases_;
   std::vector<std::unique_ptr<Lcore>> lcores_;
   std::vector<std::unique_ptr<Wire>> wires_;
 };

@@ -12,7 +12,7 @@
 
 namespace roci::dataplane {
 Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
-    : index_(index), realtime_(options.realtime) {
+    : index_(index), releases_(dataplane.releases()), realtime_(options.realtime) {
   shared_->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   shared_->watch = Fd(eventfd(0, EFD_CLOEXEC));
   worker_ = std::make_unique<Worker>(dataplane, *this, options);

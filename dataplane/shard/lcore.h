@@ -23,6 +23,7 @@ namespace roci::dataplane {
 class AppCopies;
 class Dataplane;
 class DeviceLane;
+class PendingReleases;
 class QueuePair;
 struct ShardServices;
 class VerbsContext;
@@ -101,7 +102,9 @@ class Lcore {
 
   Worker& worker(const OnShard&) { return *worker_; }
 
-  // ---- Control thread: access to the worker from outside the shard
+  // ---- Control thread
+  PendingReleases& releases() { return releases_; }
+  // Access to the worker from outside the shard.
   const ShardServices& services() const;
   // For PriorityGuard, before Start().
   ThreadPriority& priority();
@@ -176,6 +179,7 @@ class Lcore {
   static int Main(void* self);
 
   uint32_t index_;
+  PendingReleases& releases_;  // of the dataplane
   unsigned eal_lcore_ = 0;
   std::atomic<bool> running_{false};
   LcoreWake wake_;

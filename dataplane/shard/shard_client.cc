@@ -19,6 +19,7 @@
 #include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/pending_releases.h"
 #include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 #include "dataplane/shard/xrc_targets.h"
@@ -47,10 +48,16 @@ bool ShardClient::HasUnfinishedCopies() const {
 uint32_t ShardClient::lcore_index() const { return lcore_->index(); }
 
 void ShardClient::AwaitCopies(memory::ReleasedMappings mappings) {
+  std::shared_ptr<AppCopies> user;
+  uint64_t settled = 0;
   CallBetweenCopies([&](const OnShard& shard) {
-    AppCopies& copies = context_->copies();
-    if (!copies.IsIdle(shard)) copies.Keep(shard, std::move(mappings));
+    if (context_->copies().IsIdle(shard)) return;
+    user = context_->shared_copies(shard);
+    settled = user->settled();
   });
+  if (user != nullptr && !mappings.empty()) {
+    releases_.Add(user, settled + 1, std::move(mappings));
+  }
 }
 
 // As Lcore::Call, but f runs when no copy of the context is pending, or when one takes long; see
@@ -115,6 +122,7 @@ absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& 
 ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config)
     : device_(device),
       lcore_(&lcore),
+      releases_(lcore.releases()),
       app_(std::move(config.app)),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   auto keys = std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed);
@@ -127,6 +135,7 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
                                             std::move(config.retired_rings));
   context_->UseEvents(*lcore.services().events);
   removal_ = std::make_unique<ContextRemoval>(*context_);
+  releases_.AddClient();
 }
 
 absl::Status ShardClient::OpenDoorbells() {
@@ -150,6 +159,11 @@ ShardClient::~ShardClient() {
   while (RemoveSome()) {
   }
   if (attached_) lcore_->DetachContext(*context_);
+  // An lcore or a copier thread may still run a copy; it must not be the one that frees all this.
+  if (removal_->was_last() && context_->copies_in_use()) {
+    releases_.Add(context_->TakeCopies(), context_->TakeKeys());
+  }
+  releases_.RemoveClient();
 }
 
 // A loop iteration lies between two calls on the lcore.
@@ -165,7 +179,9 @@ bool ShardClient::RemoveSome() {
       has_more = lcore_->CallInRound(remove);
       break;
     case Stage::kFreeing:
-      return context_->FreeSome(ContextRemoval::kMostInRow);
+      if (context_->FreeSome(ContextRemoval::kMostInRow)) return true;
+      return removal_->was_last() && !context_->copies_in_use() &&
+             context_->FreeSomeKeys(PendingReleases::kMostInCall);
   }
   stage_ = has_more ? Stage::kRemoving : Stage::kFreeing;
   FreeRetired();

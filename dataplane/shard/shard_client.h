@@ -19,6 +19,7 @@
 namespace roci::dataplane {
 
 class ContextRemoval;
+class PendingReleases;
 class ShardedDevice;
 class Lcore;
 class OnShard;
@@ -139,6 +140,7 @@ class ShardClient {
 
   ShardedDevice& device_;
   Lcore* lcore_;
+  PendingReleases& releases_;
   SharedMemory doorbell_memory_;
   Fd wake_;
   std::shared_ptr<const memory::AppMemory> app_;

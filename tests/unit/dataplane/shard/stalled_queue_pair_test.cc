@@ -2,10 +2,17 @@
 // completions and frames are in order, and none belongs to the time before the reset.
 #include "tests/unit/dataplane/shard/stalled_queue_pair.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/on_shard.h"
+#include "dataplane/shard/pending_releases.h"
+#include "memory/mapped_file.h"
 
 namespace roci::testing {
 namespace {
@@ -289,6 +296,57 @@ TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
   }
   AwaitEndOfStall();
   ExpectQuiet(b_cq_);
+}
+
+// The control thread frees the mappings that a copy may still use, some at a time, and the lcore
+// none.
+TEST_F(StalledQueuePair, TheLcoreFreesNoMappings) {
+  constexpr uint32_t kRegions = 3 * dataplane::PendingReleases::kMostInCall;
+  AppQp a(a_.client(), QpConfig(a_cq_));
+  AppQp b(b_.client(), QpConfig(b_cq_));
+  ConnectBoth(a, b);
+  auto memory = dataplane::SharedMemory::Create("test-regions", 4096);
+  ASSERT_TRUE(memory.ok());
+  std::vector<std::weak_ptr<memory::MappedFile>> mappings;
+  std::vector<uint32_t> keys;
+  for (uint32_t i = 0; i < kRegions; ++i) {
+    int error = 0;
+    const uint64_t va = (uint64_t{1} << 40) + uint64_t{i} * 4096;
+    const auto mapping = memory::MappedFile::Map(memory->fd(), 0, 4096, true, &error);
+    ASSERT_NE(mapping, nullptr) << error;
+    mappings.push_back(mapping);
+    memory::Translation translation{
+        .va = va, .length = 4096, .iova = va, .extents = {{va, 4096, mapping, 0}}, .app = nullptr};
+    const auto registered = b_.client().Do(
+        dataplane::RegisterRegion{Node::kPd, memory::Access::kLocalWrite, std::move(translation)});
+    ASSERT_EQ(registered.status, memory::MemoryStatus::kOk);
+    keys.push_back(registered.key);
+  }
+  const auto count_alive = [&] {
+    return static_cast<size_t>(std::count_if(mappings.begin(), mappings.end(),
+                                             [](const auto& each) { return !each.expired(); }));
+  };
+  PostRecvs(b, 1, 1, kFirstAt);
+  Send(a);
+  AwaitStall();
+  for (const uint32_t key : keys) {
+    ASSERT_EQ(b_.client().Do(dataplane::DeregisterRegion{key}), memory::MemoryStatus::kOk);
+  }
+  TestDataplane().ReleaseSome();
+  EXPECT_EQ(count_alive(), kRegions) << "the copy has not ended";
+  first_->Serve(std::byte{1});
+  AwaitEndOfStall();
+  Expect(b_cq_, 1);
+  size_t alive = count_alive();
+  EXPECT_EQ(alive, kRegions);
+  EXPECT_TRUE(TestDataplane().HasReleases());
+  for (int calls = 0; alive != 0 && calls < 100; ++calls) {
+    TestDataplane().ReleaseSome();
+    const size_t now = count_alive();
+    EXPECT_LE(alive - now, dataplane::PendingReleases::kMostInCall);
+    alive = now;
+  }
+  EXPECT_EQ(alive, 0U);
 }
 
 // UD: a send queue goes from SQE to RTS while it is being flushed and a received datagram is
