@@ -60,9 +60,10 @@ class Qp {
   // CheckAttributeValues(). With kAttrCurState, the current state must be attributes.cur_state. To
   // RESET: requests in flight are discarded without completions; the owner empties its rings. To
   // ERR: both queues are flushed; with many requests posted, HandleTimeout continues the flush
-  // (NextTimeout() is then in the past). From SQE to RTS: all requests are flushed first. kMustFlush:
-  // kFlushBudget of them were, and the state is still SQE; call again. After kFlushCalls such calls
-  // the transition leaves requests of a program that keeps posting, and they are sent.
+  // (NextTimeout() is then in the past). From SQE to RTS: all requests are flushed first.
+  // kMustFlush: kFlushBudget of them were, and the state is still SQE; call again. After
+  // kFlushCalls such calls the transition leaves requests of a program that keeps posting, and they
+  // are sent.
   ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
   void Query(QpAttributes& out) const;
 
@@ -175,9 +176,9 @@ class Qp {
   bool drain_notify_ = false;               // SQD: raise an event when drained
   bool flushing_ = false;                   // ERR, SQE: WQEs may be left in the rings
   bool last_wqe_raised_ = false;
-  uint8_t congested_ = 0;  // 0: the hot path reads no other congestion state
+  uint8_t congested_ = 0;     // 0: the hot path reads no other congestion state
   uint16_t flush_calls_ = 0;  // Modify() in SQE
-  Qpn notified_qpn_;       // destination of the pending CNP
+  Qpn notified_qpn_;          // destination of the pending CNP
   // Bytes of READ responses sent beyond those of requests, while both have packets to send. Within
   // one packet of zero.
   int32_t response_lead_bytes_ = 0;

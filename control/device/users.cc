@@ -66,6 +66,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       copy_use(std::move(uses.copies)),
       retired(std::move(uses.retired)),
       retired_rings(std::move(uses.retired_rings)),
+      event_writer(std::move(uses.event_writer)),
       from_devices_(from_devices),
       percent_(percent) {}
 
@@ -117,10 +118,10 @@ void Users::Learn(uid_t uid, uid_t account) {
 }
 
 std::shared_ptr<User> Users::MakeInternal() {
-  return std::make_shared<User>(whole_, whole_, nullptr, kEverything,
-                                User::Uses{std::make_shared<dataplane::CopyUse>(),
-                                           std::make_shared<memory::RetiredUse>(),
-                                           std::make_shared<memory::RetiredUse>()});
+  return std::make_shared<User>(
+      whole_, whole_, nullptr, kEverything,
+      User::Uses{std::make_shared<dataplane::CopyUse>(), std::make_shared<memory::RetiredUse>(),
+                 std::make_shared<memory::RetiredUse>(), nullptr});
 }
 
 namespace {
@@ -139,16 +140,20 @@ std::shared_ptr<User> Users::Get(uid_t uid, bool is_trusted) {
   std::erase_if(users_, [](const auto& entry) {
     const Known& known = entry.second;
     return known.user.expired() && known.copies.expired() && known.retired.expired() &&
-           known.retired_rings.expired();
+           known.retired_rings.expired() &&
+           (known.event_writer == nullptr || !known.event_writer->is_slow());
   });
   Known& known = users_[{is_trusted ? uid : AccountOf(uid), is_trusted}];
   std::shared_ptr<User> user = known.user.lock();
   if (user != nullptr) return user;
+  if (!is_trusted && known.event_writer == nullptr) {
+    known.event_writer = std::make_shared<dataplane::EventWriter>();
+  }
   User::Uses uses{LockOrMake(known.copies), LockOrMake(known.retired),
-                  LockOrMake(known.retired_rings)};
-  user = is_trusted ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, std::move(uses))
-                    : std::make_shared<User>(whole_, others_, &device_others_, percent_,
-                                             std::move(uses));
+                  LockOrMake(known.retired_rings), known.event_writer};
+  user = is_trusted
+             ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, std::move(uses))
+             : std::make_shared<User>(whole_, others_, &device_others_, percent_, std::move(uses));
   known.user = user;
   return user;
 }

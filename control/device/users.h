@@ -11,6 +11,7 @@
 #include "control/config/config.h"
 #include "control/device/device.h"
 #include "control/device/quota.h"
+#include "dataplane/base/event_writer.h"
 #include "dataplane/types/copy_use.h"
 #include "memory/unmapper.h"
 
@@ -57,6 +58,8 @@ class User {
     // (app_mappings, app_bytes) and of queues (ring_mappings, ring_memory).
     std::shared_ptr<memory::RetiredUse> retired;
     std::shared_ptr<memory::RetiredUse> retired_rings;
+    // Null: a trusted user, whose events may take long to write.
+    std::shared_ptr<dataplane::EventWriter> event_writer;
   };
   // `percent` of each limit of `whole`, at least one; taken from `from`. `from_devices`: quotas
   // from which the user's part of each device is taken; null: the user may take the reserve.
@@ -79,6 +82,7 @@ class User {
   const std::shared_ptr<memory::RetiredUse> retired_rings;
   static constexpr uint32_t kMostRetiredRings = 256;
   static constexpr uint64_t kMostRetiredRingBytes = uint64_t{256} << 20;
+  const std::shared_ptr<dataplane::EventWriter> event_writer;
   // Time that the control thread has spent on requests of the user's programs.
   uint64_t control_ns = 0;
   // Sessions that have ended, and release their objects in parts.
@@ -151,6 +155,8 @@ class Users {
     std::weak_ptr<dataplane::CopyUse> copies;
     std::weak_ptr<memory::RetiredUse> retired;
     std::weak_ptr<memory::RetiredUse> retired_rings;
+    // Kept while it is slow, also without sessions, so that an account does not delay lcores again.
+    std::shared_ptr<dataplane::EventWriter> event_writer;
   };
   std::map<std::pair<uid_t, bool>, Known> users_;  // by account, and whether it is trusted
 };

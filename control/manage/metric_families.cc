@@ -190,6 +190,8 @@ void AddLcores(std::vector<MetricFamily>& out) {
       {"comp_events", "Completion events sent to programs"},
       {"async_events", "Asynchronous events sent to programs"},
       {"events_delayed", "Completion events that waited for a full channel"},
+      {"events_slow",
+       "Events that took long to write, after which a thread writes the user's events"},
       {"events_lost", "Asynchronous events dropped"},
       {"memory_faults", "Copies from or to program memory that failed"},
       {"timer_expiries", "Timers that expired"},

@@ -382,6 +382,7 @@ Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {
           {"comp_events", s.comp_events},
           {"async_events", s.async_events},
           {"events_delayed", s.events_delayed},
+          {"events_slow", s.events_slow},
           {"events_lost", s.events_lost},
           {"memory_faults", s.memory_faults},
           {"timer_expiries", s.timer_expiries},

@@ -247,6 +247,7 @@ class Session {
   // How many of the `sent` asynchronous events of an object that is gone are in the socket, or
   // were.
   uint32_t KeptAsyncEvents(uint64_t user_handle, uint32_t sent);
+  std::shared_ptr<dataplane::EventSocket> MakeEventSocket(UniqueFd sending) const;
   absl::Status CreateChannel(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyChannel(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status CreateCq(const Request& request, const FdsPointer& fds, Reply& reply);

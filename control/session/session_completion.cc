@@ -29,13 +29,21 @@ uint32_t Session::KeptAsyncEvents(uint64_t user_handle, uint32_t sent) {
   return sent == 0 ? 0 : sent - shard_->Do(dataplane::WithdrawAsyncEvents{user_handle});
 }
 
+// HELLO has started the writer.
+std::shared_ptr<dataplane::EventSocket> Session::MakeEventSocket(UniqueFd sending) const {
+  return std::make_shared<dataplane::EventSocket>(dataplane::Fd(sending.Release()),
+                                                  admission_.user->event_writer);
+}
+
 absl::Status Session::CreateChannel(const Request&, const FdsPointer&, Reply& reply) {
   UniqueFd receiving;
   ChannelRecord record;
   record.descriptors = QuotaShare(admission_.user->descriptors, ChannelRecord::kDescriptors);
   if (!record.descriptors.ok()) return StatusFromErrno(ENFILE, "completion channels");
-  const absl::Status status = OpenEventSocket(record.socket, receiving);
+  UniqueFd sending;
+  const absl::Status status = OpenEventSocket(sending, receiving);
   if (!status.ok()) return status;
+  record.socket = MakeEventSocket(std::move(sending));
   const absl::StatusOr<uint32_t> handle = channels_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
   reply.As<roci_abi_handle_response>().handle = *handle;
@@ -66,7 +74,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   if (!record.memory.ok()) return RingShare::Refusal();
   absl::StatusOr<dataplane::CreatedCompletionQueue> created =
       shard_->Do(dataplane::CreateCompletionQueue{
-          create.entries, create.user_handle, channel != nullptr ? channel->socket.get() : -1,
+          create.entries, create.user_handle, channel != nullptr ? channel->socket : nullptr,
           (create.flags & ROCI_ABI_CQ_IGNORE_OVERRUN) != 0});
   if (!created.ok()) return created.status();
   record.cq = created->completion_queue;

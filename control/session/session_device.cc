@@ -100,8 +100,12 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   UniqueFd sending, receiving;
   const absl::Status status = OpenEventSocket(sending, receiving);
   if (!status.ok()) return status;
+  dataplane::EventWriter* const writer = admission_.user->event_writer.get();
+  if (writer != nullptr && !writer->Start()) {
+    return StatusFromErrno(EAGAIN, "no thread for events can be started");
+  }
   dataplane::ShardClientConfig config;
-  config.async_socket = dataplane::Fd(sending.Release());
+  config.async_socket = MakeEventSocket(std::move(sending));
   config.app = app_;
   config.copy_use = admission_.user->copy_use;
   config.retired_rings = admission_.user->retired_rings;

@@ -60,7 +60,7 @@ struct MwRecord {
 struct ChannelRecord {
   static constexpr uint64_t kDescriptors = 1;  // in the daemon
   QuotaShare descriptors;
-  UniqueFd socket;     // the sending end
+  std::shared_ptr<dataplane::EventSocket> socket;
   uint32_t users = 0;  // completion queues
 };
 struct CqRecord {

@@ -127,6 +127,7 @@ struct LcoreSnapshot {
   uint64_t comp_events = 0;
   uint64_t async_events = 0;
   uint64_t events_delayed = 0;  // the socket of a completion channel was full
+  uint64_t events_slow = 0;     // to a socket that very many watch; see EventWriter
   uint64_t events_lost = 0;     // asynchronous events; see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to program memory that failed
   uint64_t timer_expiries = 0;

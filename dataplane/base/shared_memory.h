@@ -42,17 +42,17 @@ class Fd {
 bool KeepPages(int fd);
 
 // Zeroed, page aligned, mapped read-write and shared. The program can neither truncate it (so
-// touching it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). The destructor unmaps
-// it, or hands memory of kRetiredBytes and more to the unmapper (memory/unmapper.h): to unmap 64 MiB
-// and to free their pages takes 10 ms.
+// touching it never raises SIGBUS) nor add seals, nor punch holes (KeepPages). The destructor
+// unmaps it, or hands memory of kRetiredBytes and more to the unmapper (memory/unmapper.h): to
+// unmap 64 MiB and to free their pages takes 10 ms.
 class SharedMemory {
  public:
   static constexpr size_t kRetiredBytes = size_t{1} << 20;
 
   SharedMemory();
-  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. `use`: of the user for whom
-  // it is, while the unmapper has it; null: of no user. ResourceExhausted: memory or descriptors are
-  // short.
+  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. `use`: of the user for
+  // whom it is, while the unmapper has it; null: of no user. ResourceExhausted: memory or
+  // descriptors are short.
   static absl::StatusOr<SharedMemory> Create(const char* name, size_t size,
                                              std::shared_ptr<memory::RetiredUse> use = nullptr);
   SharedMemory(SharedMemory&& other) noexcept;

@@ -1,8 +1,5 @@
 #include "dataplane/qp/async_events.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "dataplane/base/async_event.h"
@@ -18,15 +15,21 @@ constexpr int kWritesPerRetry = 8;
 
 }  // namespace
 
-AsyncEvents::AsyncEvents(Fd socket)
+AsyncEvents::AsyncEvents(std::shared_ptr<EventSocket> socket)
     : socket_(std::move(socket)),
       ring_(std::make_unique_for_overwrite<roci_abi_async_event[]>(kSize)) {}
 
 bool AsyncEvents::Send(const OnShard&, uint64_t element, uint32_t type) {
   const roci_abi_async_event event{element, type, 0};
   if (count_ != 0 || held_) return Append(event);
-  if (write(socket_.get(), &event, sizeof(event)) == sizeof(event)) return true;
-  return errno == EAGAIN && Append(event);
+  const EventSocket::Result result = Write(event);
+  return result == EventSocket::Result::kWritten ||
+         (result == EventSocket::Result::kFull && Append(event));
+}
+
+EventSocket::Result AsyncEvents::Write(const roci_abi_async_event& event) {
+  if (socket_ == nullptr) return EventSocket::Result::kClosed;
+  return socket_->Write(std::as_bytes(std::span(&event, 1)), *slow_);
 }
 
 // Every queue pair may raise this event. It uses half of the backlog at most, so that a program
@@ -43,10 +46,9 @@ bool AsyncEvents::Append(const roci_abi_async_event& event) {
 uint32_t AsyncEvents::Retry(const OnShard&) {
   for (int i = 0; i < kWritesPerRetry && count_ != 0 && !held_; ++i) {
     const roci_abi_async_event& event = ring_[first_];
-    if (write(socket_.get(), &event, sizeof(event)) != sizeof(event)) {
-      // The program has closed its end.
-      return errno != EAGAIN ? std::exchange(count_, 0) : 0;
-    }
+    const EventSocket::Result result = Write(event);
+    if (result == EventSocket::Result::kFull) return 0;
+    if (result == EventSocket::Result::kClosed) return std::exchange(count_, 0);
     first_ = (first_ + 1) & kMask;
     --count_;
   }

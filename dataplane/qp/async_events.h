@@ -6,8 +6,9 @@
 #include <memory>
 #include <span>
 
+#include "dataplane/base/counters.h"
+#include "dataplane/base/event_writer.h"
 #include "dataplane/base/on_shard.h"
-#include "dataplane/base/shared_memory.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::dataplane {
@@ -20,8 +21,10 @@ class AsyncEvents {
   // Events that were in the socket and come back (Return), in addition.
   static constexpr uint32_t kMaxReturned = 128;
 
-  // `socket`: the sending end, non-blocking.
-  explicit AsyncEvents(Fd socket);
+  // `socket`: null: all events are lost.
+  explicit AsyncEvents(std::shared_ptr<EventSocket> socket);
+  // Counts writes that took long. Before the first event.
+  void CountSlowIn(Counter& slow) { slow_ = &slow; }
 
   // Events keep their order. False: the event is lost, because the backlog is full or the program
   // has closed its end.
@@ -43,8 +46,11 @@ class AsyncEvents {
 
  private:
   bool Append(const roci_abi_async_event& event);
+  EventSocket::Result Write(const roci_abi_async_event& event);
 
-  Fd socket_;
+  std::shared_ptr<EventSocket> socket_;
+  Counter own_slow_;
+  Counter* slow_ = &own_slow_;
   // A ring. Its pages are not touched before the socket is full.
   std::unique_ptr<roci_abi_async_event[]> ring_;
   uint32_t first_ = 0;

@@ -1,10 +1,8 @@
 #include "dataplane/qp/completion_events.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <span>
 
 #include "dataplane/qp/async_events.h"
 #include "dataplane/qp/completion_queue.h"
@@ -63,7 +61,7 @@ void CompletionEvents::Claim(CompletionQueue& cq) {
 
 bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
   const CompletionEventState& state = cq.event_state();
-  if (state.channel_ < 0) return false;
+  if (state.channel_ == nullptr) return false;
   const uint32_t arm = cq.arm();
   return arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && state.solicited_);
 }
@@ -160,10 +158,11 @@ void CompletionEvents::Moderate(const OnShard&, CompletionQueue& cq,
 void CompletionEvents::Send(CompletionQueue& cq) {
   CompletionEventState& state = cq.event_state();
   const roci_abi_comp_event event{state.user_handle_};
-  if (write(state.channel_, &event, sizeof(event)) == sizeof(event)) {
+  const auto result = state.channel_->Write(std::as_bytes(std::span(&event, 1)), slow);
+  if (result == EventSocket::Result::kWritten) {
     state.sent_.store(state.sent() + 1, std::memory_order_relaxed);
     sent.Add(1);
-  } else if (errno == EAGAIN && !state.delayed_) {
+  } else if (result == EventSocket::Result::kFull && !state.delayed_) {
     state.delayed_ = true;
     delayed_.push_back(&cq);
     CountDelayed();
@@ -173,7 +172,7 @@ void CompletionEvents::Send(CompletionQueue& cq) {
 
 void CompletionEvents::Return(const OnShard&, CompletionQueue& cq) {
   CompletionEventState& state = cq.event_state();
-  if (state.channel_ < 0 || state.sent() == 0) return;  // there was none
+  if (state.channel_ == nullptr || state.sent() == 0) return;  // there was none
   state.sent_.store(state.sent() - 1, std::memory_order_relaxed);
   Send(cq);
 }

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "dataplane/base/counters.h"
+#include "dataplane/base/event_writer.h"
 #include "dataplane/base/on_shard.h"
 #include "dataplane/types/completion_queue_info.h"
 
@@ -19,9 +22,9 @@ class CompletionQueue;
 // The state of one completion queue's events. On the lcore of the queue, except where noted.
 class CompletionEventState {
  public:
-  // `channel`: the sending end of the program's event socket, non-blocking; -1: none.
-  CompletionEventState(uint64_t user_handle, int channel)
-      : user_handle_(user_handle), channel_(channel) {}
+  // `channel`: the program's event socket; null: none.
+  CompletionEventState(uint64_t user_handle, std::shared_ptr<EventSocket> channel)
+      : user_handle_(user_handle), channel_(std::move(channel)) {}
 
   // The entries have moved to an index lower by `distance`.
   void MoveDown(uint32_t distance) { unannounced_ -= distance; }
@@ -42,7 +45,7 @@ class CompletionEventState {
   uint64_t user_handle_;
   uint64_t deadline_ns_ = 0;  // of an event held back
   EventModeration moderation_;
-  int channel_;
+  const std::shared_ptr<EventSocket> channel_;
 };
 
 // The scheduler of one lcore: the CQs with entries of this burst, with an event that moderation
@@ -98,6 +101,7 @@ class CompletionEvents {
 
   Counter sent;
   Counter delayed;
+  Counter slow;  // events of both kinds whose writing took long here
   Counter lost;  // asynchronous events: the backlog was full, or the program has closed its end
 
  private:

@@ -20,14 +20,13 @@ uint32_t GenerationOf(uint32_t index, uint32_t capacity_shift) {
 
 static_assert(CompletionQueue::kEntriesOffset == sizeof(roci_abi_cq));
 
-absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(VerbsContext& context,
-                                                                         CompletionEvents& events,
-                                                                         uint32_t entries,
-                                                                         uint64_t user_handle,
-                                                                         int channel) {
+absl::StatusOr<std::unique_ptr<CompletionQueue>> CompletionQueue::Create(
+    VerbsContext& context, CompletionEvents& events, uint32_t entries, uint64_t user_handle,
+    std::shared_ptr<EventSocket> channel) {
   absl::StatusOr<SharedMemory> memory = CreateRing(entries, context.retired_rings());
   if (!memory.ok()) return memory.status();
-  std::unique_ptr<CompletionQueue> cq(new CompletionQueue(context, events, user_handle, channel));
+  std::unique_ptr<CompletionQueue> cq(
+      new CompletionQueue(context, events, user_handle, std::move(channel)));
   cq->memory_ = *std::move(memory);
   cq->UseRing(CompletionCapacity(entries));
   return cq;

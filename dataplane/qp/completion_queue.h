@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "dataplane/base/on_shard.h"
@@ -29,15 +30,14 @@ struct CompletionOwner {
 class CompletionQueue {
  public:
   // As CreateCompletionQueue (shard/commands.h).
-  static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(VerbsContext& context,
-                                                                 CompletionEvents& events,
-                                                                 uint32_t entries,
-                                                                 uint64_t user_handle, int channel);
+  static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(
+      VerbsContext& context, CompletionEvents& events, uint32_t entries, uint64_t user_handle,
+      std::shared_ptr<EventSocket> channel);
 
   // The memory of a ring for at least `entries`, which are 1 to kMaxCompletionEntries
   // (dataplane/types/queue_limits.h). `use`: see SharedMemory.
-  static absl::StatusOr<SharedMemory> CreateRing(
-      uint32_t entries, std::shared_ptr<memory::RetiredUse> use = nullptr);
+  static absl::StatusOr<SharedMemory> CreateRing(uint32_t entries,
+                                                 std::shared_ptr<memory::RetiredUse> use = nullptr);
 
   // ---- On the shard
   // Makes all withheld entries of the lcore's queues visible.
@@ -124,8 +124,8 @@ class CompletionQueue {
 
   static constexpr uint32_t kPrefetchAhead = 4;
   CompletionQueue(VerbsContext& context, CompletionEvents& events, uint64_t user_handle,
-                  int channel)
-      : events_(&events), event_state_(user_handle, channel), context_(context) {}
+                  std::shared_ptr<EventSocket> channel)
+      : events_(&events), event_state_(user_handle, std::move(channel)), context_(context) {}
   void UseRing(uint32_t capacity);
   bool MakeRoom(const OnShard& shard);
   static void Fill(roci_abi_cqe& entry, const roce::Completion& completion,

@@ -9,7 +9,8 @@
 
 namespace roci::dataplane {
 
-VerbsContext::VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
+VerbsContext::VerbsContext(std::shared_ptr<EventSocket> async_socket,
+                           std::shared_ptr<memory::KeyTable> keys,
                            std::shared_ptr<AppCopies> copies, uint32_t max_address_handles,
                            std::shared_ptr<memory::RetiredUse> retired_rings)
     : async_events_(std::move(async_socket)),
@@ -19,6 +20,11 @@ VerbsContext::VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> ke
       retired_rings_(std::move(retired_rings)) {}
 
 VerbsContext::~VerbsContext() = default;
+
+void VerbsContext::UseEvents(CompletionEvents& events) {
+  completion_events_ = &events;
+  async_events_.CountSlowIn(events.slow);
+}
 
 void VerbsContext::MakeRoomFor(const OnShard&, uint32_t handle) {
   if (queue_pairs_.size() <= handle) queue_pairs_.resize(handle + 1);

@@ -29,7 +29,7 @@ class SharedReceiveQueue;
 class VerbsContext {
  public:
   // ---- Control thread, while the context is on no lcore
-  VerbsContext(Fd async_socket, std::shared_ptr<memory::KeyTable> keys,
+  VerbsContext(std::shared_ptr<EventSocket> async_socket, std::shared_ptr<memory::KeyTable> keys,
                std::shared_ptr<AppCopies> copies, uint32_t max_address_handles,
                std::shared_ptr<memory::RetiredUse> retired_rings);
   ~VerbsContext();
@@ -39,7 +39,7 @@ class VerbsContext {
     wake_fd_ = wake_fd;
   }
   // `events`: those of the lcore that the context is about to join.
-  void UseEvents(CompletionEvents& events) { completion_events_ = &events; }
+  void UseEvents(CompletionEvents& events);
   // Both contexts use the keys of `other` from now on. This context has no queues yet.
   void ShareKeysOf(const VerbsContext& other) {
     keys_ = other.keys_;
@@ -86,8 +86,8 @@ class VerbsContext {
   // Control thread, between two calls of RetireQueuePair.
   const std::vector<std::unique_ptr<QueuePair>>& retired_queue_pairs() const { return retired_; }
   void FreeRetired();
-  // Control thread, when the lcore uses nothing of the context any more: frees at most `most` of its
-  // queues and lists. False: none is left.
+  // Control thread, when the lcore uses nothing of the context any more: frees at most `most` of
+  // its queues and lists. False: none is left.
   bool FreeSome(size_t most);
   // The same for the regions of keys that no other context shares, while no copies are in use.
   bool FreeSomeKeys(uint32_t most) { return keys_->FreeSome(most); }

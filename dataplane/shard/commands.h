@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "dataplane/base/event_writer.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/types/completion_queue_info.h"
 #include "dataplane/types/completion_queue_move.h"
@@ -110,10 +112,8 @@ struct EventCounts {
 struct CreateCompletionQueue {  // -> CreatedCompletionQueue
   uint32_t entries;             // requested, 1 to kMaxCompletionEntries (types/queue_limits.h)
   uint64_t user_handle;
-  // Sending end of a completion channel's socket (non-blocking; it stays open as long as the
-  // queue), or -1.
-  int channel;
-  bool ignores_overrun = false;  // entries that do not fit are lost, without an error
+  std::shared_ptr<EventSocket> channel;  // of its completion channel; null: none
+  bool ignores_overrun = false;          // entries that do not fit are lost, without an error
 };
 struct CreatedCompletionQueue {
   CompletionQueue* completion_queue;
@@ -129,8 +129,8 @@ struct ResizeCompletionQueue {  // -> CompletionQueueMove
   uint32_t consumer;
 };
 // A part of the move. The queue changes with the last part only.
-struct ContinueMove {  // -> bool, true: there is more. InvalidArgument: `consumer` is impossible, or
-                       // the new ring is too small for the unconsumed entries
+struct ContinueMove {  // -> bool, true: there is more. InvalidArgument: `consumer` is impossible,
+                       // or the new ring is too small for the unconsumed entries
   static constexpr uint32_t kMostInPart = 4096;  // entries, which the control thread copies
   CompletionQueue& completion_queue;
   CompletionQueueMove& move;

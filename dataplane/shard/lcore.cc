@@ -160,6 +160,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.bad_doorbells = stats.bad_doorbells.value();
   out.comp_events = worker_->events().sent.value();
   out.events_delayed = worker_->events().delayed.value();
+  out.events_slow = worker_->events().slow.value();
   out.events_lost = worker_->events().lost.value();
   out.async_events = stats.async_events.value();
   out.memory_faults = stats.memory_faults.value();

@@ -431,8 +431,8 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
 }
 
 absl::StatusOr<SharedReceiveQueueGrowth> ShardClient::Do(const GrowSharedReceiveQueue& command) {
-  absl::StatusOr<SharedMemory> memory = SharedMemory::Create(
-      "roci-srq", command.layout.memory_size, context_->retired_rings());
+  absl::StatusOr<SharedMemory> memory =
+      SharedMemory::Create("roci-srq", command.layout.memory_size, context_->retired_rings());
   if (!memory.ok()) return memory.status();
   Fd fd = memory->TakeFd();
   return SharedReceiveQueueGrowth{

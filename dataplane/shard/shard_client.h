@@ -34,8 +34,7 @@ struct ShardClientConfig {
   uint64_t key_seed = 0;                               // see memory::KeyTable
   uint32_t max_queue_pairs = ROCI_ABI_MAX_QP_HANDLES;  // at most that
   uint32_t max_address_handles = 65536;
-  // Sending end of the async event socket, non-blocking. The context owns it.
-  Fd async_socket;
+  std::shared_ptr<EventSocket> async_socket;
 };
 
 // Control thread only. Pointers to the context's objects are valid until the objects are destroyed.

@@ -57,7 +57,11 @@ Mapping::~Mapping() {
 }
 
 AppCq::AppCq(dataplane::ShardClient& client, uint32_t entries, int channel, uint64_t user_handle) {
-  auto created = Take(client.Do(dataplane::CreateCompletionQueue{entries, user_handle, channel}));
+  std::shared_ptr<dataplane::EventSocket> socket;
+  if (channel >= 0) {
+    socket = std::make_shared<dataplane::EventSocket>(dataplane::Fd(dup(channel)), nullptr);
+  }
+  auto created = Take(client.Do(dataplane::CreateCompletionQueue{entries, user_handle, socket}));
   cq_ = created.completion_queue;
   capacity_ = cq_->capacity();
   shift_ = static_cast<uint32_t>(std::countr_zero(capacity_));
@@ -203,7 +207,8 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   dataplane::ShardClientConfig session;
   session.app = app_;
   session.max_queue_pairs = 32768;  // leaves doorbells for shared receive queues
-  session.async_socket = dataplane::Fd(pipe_ends[1]);
+  session.async_socket =
+      std::make_shared<dataplane::EventSocket>(dataplane::Fd(pipe_ends[1]), nullptr);
   client_ = Take(
       dataplane::ShardClient::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
   RegisterMemory(config);

@@ -21,7 +21,10 @@ const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 
 class AsyncEventsTest : public ::testing::Test {
  protected:
-  AsyncEventsTest() : room_(Room()), events_(Open(reading_)) { std::signal(SIGPIPE, SIG_IGN); }
+  AsyncEventsTest()
+      : room_(Room()), events_(std::make_shared<dataplane::EventSocket>(Open(reading_), nullptr)) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
   // As control/loop/event_socket.h makes them.
   static Fd Open(Fd& reading) {
     int ends[2];

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -162,7 +163,7 @@ TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   const dataplane::Fd reading(ends[0]);
   dataplane::ShardClientConfig config;
   config.max_queue_pairs = 1000;
-  config.async_socket = dataplane::Fd(ends[1]);
+  config.async_socket = std::make_shared<dataplane::EventSocket>(dataplane::Fd(ends[1]), nullptr);
   const auto session =
       dataplane::ShardClient::Create(node_.device(), node_.client().lcore(), std::move(config));
   ASSERT_TRUE(session.ok());

@@ -278,7 +278,7 @@ TEST_F(LongCommands, UnmapTheQueuesOfAProgramInParts) {
   config.max_send_wr = config.max_recv_wr = 1;
   for (uint32_t i = 0; i < kObjects; ++i) {
     ASSERT_TRUE(ending->client().Do(dataplane::CreateQueuePair{config, i}).ok()) << i;
-    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok()) << i;
   }
   size_t before = CountRings();
   ASSERT_GE(before, others + 2 * kObjects);
@@ -336,7 +336,7 @@ TEST_F(LongCommands, EndAProgramWithManyCompletionQueues) {
   constexpr uint32_t kParts = 5;
   auto ending = MakeProgram();
   for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
-    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+    ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok()) << i;
   }
   Parts parts(lcore());
   ending.reset();
@@ -347,7 +347,7 @@ TEST_F(LongCommands, EndAProgramWithManyCompletionQueues) {
 // A program with few objects ends in one part.
 TEST_F(LongCommands, EndAProgramWithFewQueues) {
   auto ending = MakeProgram();
-  ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok());
+  ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok());
   Parts parts(lcore());
   ending.reset();
   EXPECT_EQ(parts.count(), 4U) << "its queues and its context; two for its device";
@@ -453,7 +453,7 @@ TEST_F(LongCommands, EndAProgramWithMulticastQueuePairs) {
 TEST_F(LongCommands, MoveManyCompletionQueuesToAnotherLcore) {
   constexpr uint32_t kParts = 5;
   for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
-    ASSERT_TRUE(node_.client().Do(dataplane::CreateCompletionQueue{1, 0, -1}).ok()) << i;
+    ASSERT_TRUE(node_.client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok()) << i;
   }
   Parts here(lcore());
   dataplane::Lcore& other = TestDataplane().lcore(1);
