@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <linux/fuse.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -14,17 +15,20 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "memory/sigbus_guard.h"
 #include "tests/integration/attacker.h"
 #include "tests/integration/raw_session.h"
+#include "tools/show/manage_client.h"
 #include "verbs_provider/abi/list_mr.h"
 
 namespace roci::testing {
@@ -415,6 +419,66 @@ TEST_F(HostileUserTest, TheMemoryOfAnotherProgramIsRefused) {
   waitpid(other, nullptr, 0);
   EXPECT_EQ(HelloWith(fd), ESRCH) << "memory of an ended process";
   close(fd);
+  ExpectServed();
+}
+
+constexpr rlim_t kWatchers = 10'000;
+
+// Returns events to the daemon, which sends them again; 10,000 epoll instances watch the socket.
+// Says the number of events that came.
+void WakeThousandsByEvents(int line) {
+  constexpr int64_t kEvents = 100;
+  RawSession session;
+  if (session.Hello() != 0) return Line::Send(line, -1);
+  const int events = dup(session.fds()[2]);
+  const timeval patience{30, 0};
+  setsockopt(events, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  epoll_event wanted{.events = EPOLLIN, .data = {}};
+  for (rlim_t i = 0; i < kWatchers; ++i) {
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, events, &wanted) != 0) {
+      return Line::Send(line, -2);
+    }
+  }
+  roci_abi_return_events_request request{};
+  request.channel = ROCI_ABI_NO_HANDLE;
+  request.count = 1;
+  int64_t came = 0;
+  for (; came < kEvents; ++came) {
+    roci_abi_plain_response response;
+    if (session.Call(ROCI_ABI_RETURN_EVENTS, request, response) != 0) break;
+    roci_abi_async_event event;
+    if (read(events, &event, sizeof(event)) != ssize_t{sizeof(event)}) break;
+  }
+  Line::Send(line, came);
+  Line::Receive(line);
+}
+
+// Events whose writing took long, on lcores.
+uint64_t SlowEvents() {
+  const auto lcores = tools::AskDaemon("", {{"command", "show"}, {"what", "lcores"}});
+  EXPECT_TRUE(lcores.ok()) << lcores.status();
+  uint64_t slow = 0;
+  for (const nlohmann::json& lcore : *lcores) slow += lcore.value("events_slow", uint64_t{0});
+  return slow;
+}
+
+TEST_F(HostileUserTest, EventsThatWakeThousandsDelayOthersOnce) {
+  constexpr rlim_t kOthers = 500;
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  const rlimit before = files;
+  files.rlim_cur = std::max(files.rlim_cur, kWatchers + kOthers);
+  files.rlim_max = std::max(files.rlim_max, kWatchers + kOthers);
+  if (setrlimit(RLIMIT_NOFILE, &files) != 0) GTEST_SKIP() << "too few descriptors are permitted";
+  const uint64_t slow = SlowEvents();
+  for (int sessions = 0; sessions < 2; ++sessions) {
+    Attacker attacker(WakeThousandsByEvents);
+    EXPECT_EQ(attacker.Hear(), 100);
+    attacker.Say(0);
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(SlowEvents() - slow, 1U) << "of 200 events";
   ExpectServed();
 }
 

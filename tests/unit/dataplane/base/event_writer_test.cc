@@ -119,7 +119,7 @@ TEST_F(EventWriterTest, KeepsSocketsWithEvents) {
 
 // Each event wakes all epoll instances that watch the socket.
 TEST_F(EventWriterTest, ThousandsWhoWatchASocketDelayTwoWrites) {
-  constexpr rlim_t kWatchers = 20'000;
+  constexpr rlim_t kWatchers = 10'000;
   constexpr rlim_t kOthers = 200;
   constexpr uint64_t kEvents = 40;
   rlimit files{};
