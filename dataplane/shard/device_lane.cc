@@ -86,10 +86,16 @@ void DeviceLane::AttachTap(const OnShard&, LinkTap& tap) {
   tap_ = &tap;
 }
 
+// Without a tap, a lane does not look at the link when it receives.
+void DeviceLane::SetDown(const OnShard& shard, bool is_down, LinkTap& tap) {
+  is_set_down_ = is_down;
+  if (is_down) AttachTap(shard, tap);
+}
+
 EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** frames,
                                                    EthdevPort::Received received) {
   const uint32_t seen = received.handed_off;
-  if (max_frame_bytes_ == kNoFrame) {
+  if (is_set_down_) {
     rte_pktmbuf_free_bulk(frames + seen, received.count - seen);
     // Held frames that are due are dropped too: the lcore does not sleep while there are any.
     const uint32_t due = tap_->Receive(frames + seen, 0, kBurst - seen);
@@ -104,8 +110,7 @@ EthdevPort::Received DeviceLane::ReceiveThroughTap(const OnShard&, rte_mbuf** fr
 bool DeviceLane::ServeTap(const OnShard& shard) {
   const bool is_due = tap_->SendIsDue();
   if (is_due) FlushStage(shard);
-  // While the link is down, the tap keeps frames from coming in.
-  if (tap_->IsIdle() && max_frame_bytes_ != kNoFrame) tap_ = nullptr;
+  if (tap_->IsIdle() && !is_set_down_) tap_ = nullptr;
   return is_due;
 }
 

@@ -85,8 +85,11 @@ class DeviceLane final : public LaneState {
     local_addresses_ = std::move(addresses);
   }
   const std::vector<roce::NetAddress>& local_addresses() const { return local_addresses_; }
-  // All frames pass `tap` until it is idle. While the link is down, none come in.
+  // All frames pass `tap` until it is idle.
   void AttachTap(const OnShard& shard, LinkTap& tap);
+  // Whether the link is set down: then no frame comes in, by `tap`. (UseLink keeps frames from
+  // leaving.)
+  void SetDown(const OnShard& shard, bool is_down, LinkTap& tap);
   const LinkTap* tap() const { return tap_; }  // null: no captures, faults and impairments
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
@@ -174,6 +177,7 @@ class DeviceLane final : public LaneState {
   const uint64_t* now_ns_;
   LinkTap* tap_ = nullptr;
   uint32_t max_frame_bytes_ = kAnyFrame;
+  bool is_set_down_ = false;
   uint32_t staged_ = 0;
   uint64_t blocked_since_ns_ = 0;
   std::array<rte_mbuf*, kStage> frames_;

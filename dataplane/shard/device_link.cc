@@ -22,15 +22,13 @@ void ShardedDevice::OpenTaps() {
   }
 }
 
-// Without a tap, lanes do not look at the link when they receive.
 void ShardedDevice::SetLinkDown(bool is_down) {
   is_set_down_ = is_down;
   RefreshLink();
-  if (!is_down) return;
   OpenTaps();
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->AttachTap(shard, *taps_[i]);
+      lanes_[i]->SetDown(shard, is_down, *taps_[i]);
     });
   }
 }

@@ -59,8 +59,8 @@ struct FaultActions {
   // Packets of the same direction that go first. Such a packet is not delayed itself: the delays of
   // those that overtake it count.
   uint32_t overtaken_by = 0;
-  uint32_t copies = 0;        // duplicates
-  uint32_t cut_bytes = 0;     // off the end of the frame
+  uint32_t copies = 0;     // duplicates
+  uint32_t cut_bytes = 0;  // off the end of the frame
   bool marks_ecn = false;
   std::vector<FieldChange> changes;
   std::vector<BitFlip> flips;

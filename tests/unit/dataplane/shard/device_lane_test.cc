@@ -123,8 +123,7 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
 
 TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
   dataplane::LinkTap tap(0, &now_, pool_->mempool());
-  lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
-  lane_.AttachTap(kShard, tap);
+  lane_.SetDown(kShard, true, tap);
   Stage(500, kOwn);  // stays on the host
   EXPECT_TRUE(lane_.FlushStage(kShard));
   std::array<rte_mbuf*, dataplane::DeviceLane::kBurst> frames;
@@ -134,7 +133,7 @@ TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
   // The tap has no work, and stays for as long as the link is down.
   lane_.ServeTap(kShard);
   EXPECT_EQ(lane_.tap(), &tap);
-  lane_.UseLink(kShard, dataplane::DeviceLane::kAnyFrame, 0);
+  lane_.SetDown(kShard, false, tap);
   lane_.ServeTap(kShard);
   EXPECT_EQ(lane_.tap(), nullptr);
 }
@@ -152,7 +151,7 @@ TEST_F(DeviceLaneTest, DropsHeldFramesWhileTheLinkIsDown) {
   std::array<rte_mbuf*, dataplane::DeviceLane::kBurst> frames;
   EXPECT_EQ(lane_.Receive(kShard, frames.data()).count, 0u);
   EXPECT_EQ(tap.next_due(), now_ + settings.delay_ns);
-  lane_.UseLink(kShard, dataplane::DeviceLane::kNoFrame, 0);
+  lane_.SetDown(kShard, true, tap);
   now_ += settings.delay_ns;
   EXPECT_EQ(lane_.Receive(kShard, frames.data()).count, 0u);
   EXPECT_EQ(lane_.counters.rx_link_down.value(), 1u);
