@@ -17,6 +17,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/systems'), str(TOP / 'tests/packages')]
 import built  # pylint: disable=wrong-import-position
+import readme  # pylint: disable=wrong-import-position
 import system  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
@@ -31,6 +32,13 @@ setpriv --reuid=rocinante --regid=rocinante --clear-groups --inh-caps=-all,$capa
     --bounding-set=-all,$capabilities --no-new-privs $command >/tmp/rocid.log 2>&1 & daemon=$!
 for i in $(seq 600); do grep -q 'rocid: ready' /tmp/rocid.log && break; sleep 0.1; done
 grep 'rocid: ready' /tmp/rocid.log || { cat /tmp/rocid.log; exit 1; }
+'''
+# As an interrupted update, and lost files. Prints what dpkg says of it.
+BREAK = '''
+dpkg --unpack /packages/rocinante_*.deb >/dev/null
+rm /usr/bin/roci
+for plugin in /usr/lib/*/libibverbs/libroci-rdmav*.so; do : >"$plugin"; done
+dpkg --audit
 '''
 
 
@@ -69,9 +77,12 @@ class FreshSystem(unittest.TestCase):
     def test_install_use_repair_purge(self):
         self.inside('apt-get -q update')
         before = files_in(self.root)
+        # (There are no sudo and no service manager, which starts the daemon during the installation.)
+        install, use = readme.line('Debian packages').removeprefix('sudo ').split(' && ')
         begin = time.monotonic()
-        self.inside('apt-get -q -y install --no-install-recommends /packages/rocinante_*.deb /packages/lib*.deb ibverbs-utils')
-        self.inside(START + f"roci run bash -ec '{system.PING_PONG}'")
+        self.inside(f'cd /packages && {install} -q -y')
+        said = self.inside(START + f"{use}\nroci run bash -ec '{system.PING_PONG}'")
+        self.assertEqual(said.count('PORT_ACTIVE'), 2, said)
         print(f'# from the packages to the first ping-pong: {time.monotonic() - begin:.1f} s', flush=True)
         with self.subTest('nothing is left half installed'):
             self.assertEqual(self.inside('dpkg --audit'), '')
@@ -80,13 +91,15 @@ class FreshSystem(unittest.TestCase):
         with self.subTest('programs of other users and roci show'):
             self.inside(START + "setpriv --reuid=nobody --regid=nogroup --clear-groups roci run ibv_devinfo | grep PORT_ACTIVE && roci show devices")
         with self.subTest('drivers of ports, from packages without -dev'):
-            self.inside('apt-get -q -y install --no-install-recommends $(dpkg-query -W -f \'${Recommends}\' rocinante | tr -d ,)\n'
-                        'printf "[[device]]\\nname = \\"roci0\\"\\nport = \\"net_af_packet0,iface=lo\\"\\n" >/tmp/port.toml\n'
+            self.inside('printf "[[device]]\\nname = \\"roci0\\"\\nport = \\"net_af_packet0,iface=lo\\"\\n" >/tmp/port.toml\n'
                         'rocid --check-config -c /tmp/port.toml\n! dpkg-query -W -f \'${db:Status-Status}\' libdpdk-dev | grep ^installed')
-        with self.subTest('a removed file comes back'):
-            self.inside('rm /usr/bin/roci && apt-get -q -y install --reinstall --no-install-recommends /packages/rocinante_*.deb && roci --version')
+        with self.subTest('a half-installed state is repaired'):
+            self.assertNotEqual(self.inside(BREAK), '')
+            self.inside('cd /packages && apt install --reinstall ./*.deb -q -y')
+            self.assertEqual(self.inside('dpkg --audit\ndpkg --verify rocinante\ndpkg --verify libroci-verbs'), '')
+            self.inside(START + f"roci run bash -ec '{system.PING_PONG}'")
         with self.subTest('purge'):
-            self.inside('apt-get -q -y purge rocinante libroci-verbs librocidv1 librocidv-dev && apt-get -q -y autoremove --purge')
+            self.inside('apt-get -q -y purge $(dpkg-query -W -f "${Package} " "rocinante*" "libroci*") && apt-get -q -y autoremove --purge')
             left = {path for path in files_in(self.root) - before if 'roci' in path}
             self.assertEqual(left, set())
             self.assertFalse((self.root / 'etc/rocinante').exists())

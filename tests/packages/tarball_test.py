@@ -5,7 +5,9 @@ Usage: tarball_test.py [TARBALL]     (default: makes it)
 
 tools/package checks which libraries and symbols of the C library the programs need.
 """
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import unittest
@@ -15,6 +17,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(TOP / 'tests'), str(TOP / 'tests/systems'), str(TOP / 'tests/packages')]
 import built  # pylint: disable=wrong-import-position
 import system  # pylint: disable=wrong-import-position
+import readme  # pylint: disable=wrong-import-position
 import tap  # pylint: disable=wrong-import-position
 
 PORTS = ('net_af_packet0,iface=lo', 'net_af_xdp0,iface=lo', 'net_memif0,role=server', 'net_vhost0,iface=/tmp/v', 'net_virtio_user0,path=/tmp/v',
@@ -35,7 +38,8 @@ class Tarball(unittest.TestCase):
         cls.addClassCleanup(cls.system.remove)
         target = pathlib.Path(cls.system.root, 'opt/rocinante')
         target.mkdir()
-        subprocess.run(['tar', '-xf', built.tarball(sys.argv[1:]), '-C', target, '--strip-components=1'], check=True)
+        cls.tarball = built.tarball(sys.argv[1:])
+        subprocess.run(['tar', '-xf', cls.tarball, '-C', target, '--strip-components=1'], check=True)
 
     def inside(self, script):
         status, said = self.system.run('ip link set lo up\n' + script, has_network=False)
@@ -44,6 +48,15 @@ class Tarball(unittest.TestCase):
 
     def test_system_has_none_of_the_libraries(self):
         self.assertEqual(self.inside('ls /usr/lib/*/ | grep -E "^lib(rte_|absl|isal|tomlplusplus|subid)" || true'), '')
+
+    def test_the_line_of_the_readme(self):
+        folder = pathlib.Path(self.system.root, 'home/somebody')
+        folder.mkdir()
+        shutil.copy(self.tarball, folder)
+        os.chown(folder, 1000, 1000)
+        said = self.inside('cd /home/somebody && exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all '
+                           f'--no-new-privs env HOME=$PWD bash -ec "{readme.line("a tarball")}"')
+        self.assertEqual(said.count('PORT_ACTIVE'), 2, said)
 
     def test_programs_use_the_devices(self):
         self.inside(START + f"/opt/rocinante/bin/roci run bash -ec '{system.PING_PONG}'")

@@ -18,6 +18,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / 'integration')]
 # pylint: disable=wrong-import-position
+import readme  # noqa: E402
 import tap  # noqa: E402
 from harness import LIMIT_S, Daemon, Programs  # noqa: E402
 from system import PING_PONG, SKIPPED, System  # noqa: E402
@@ -74,6 +75,12 @@ class ContainersTest(unittest.TestCase):
         self.assertEqual(self.devices_in(['roci1']), ['roci1'])
         self.assertEqual(self.devices_in(['roci0', 'roci1']), ['roci0', 'roci1'])
         self.assertEqual(self.devices_in(['all']), ['roci0', 'roci1'])
+
+    def test_the_line_of_the_readme(self):
+        device, _image, *command = readme.line('podman').split('podman run --device ')[1].split()
+        kind, name = device.split('=')
+        self.assertEqual(kind, KIND)
+        self.assertEqual(self.run_inside([name], *command).count('PORT_ACTIVE'), 2)
 
     def test_queue_pairs(self):
         self.assertIn('200 iters', self.run_inside(['all'], 'sh', '-c', PING_PONG))

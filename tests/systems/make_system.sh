@@ -3,7 +3,9 @@
 #
 # Makes an archive of a minimal Debian system with mmdebstrap, from the mirror of the machine's apt configuration, and prints its
 # path: ${ROCI_CACHE_DIR:-${XDG_CACHE_HOME:-~/.cache}/rocinante}/systems/RELEASE/KIND.tar. KIND is "minimal" (essential packages and apt),
-# "programs" (also RDMA programs), or "arm64" (libraries and RDMA programs of that architecture, unpacked only, to build for it). Made again after a month, or if this script has changed; without the mirror, an old archive is used.
+# "programs" (also RDMA programs), "ci" (also what the recipes of docs/ci.md need), or "arm64" (libraries and RDMA programs of that
+# architecture, unpacked only, to build for it). Made again after a month, or if this script has changed; without the mirror, an old
+# archive is used.
 #
 # Exit status 77 if the system is not available.
 set -euo pipefail
@@ -11,6 +13,7 @@ set -euo pipefail
 . "$(dirname "$0")/../../tools/lib/archives.sh"
 
 readonly programs=(ibverbs-utils ibverbs-providers rdmacm-utils perftest python3-pyverbs iproute2)  # pyverbs' tests call iproute2
+readonly ci=(ca-certificates cargo curl libibverbs-dev librdmacm-dev)
 readonly release=${1%/*} kind=${1#*/}
 readonly store=${ROCI_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/rocinante}/systems/$release
 readonly archive=$store/$kind.tar
@@ -46,6 +49,7 @@ case $kind in
     include=("--include=$(arm64_packages | paste -sd,)")
     ;;
   programs) include=("--include=$(IFS=,; printf %s "${programs[*]}")") ;;
+  ci) include=("--include=$(IFS=,; printf %s "${ci[*]}")") ;;
   *) die "no kind of system $kind" ;;
 esac
 [ "$(id -u)" = 0 ] || unavailable 'making a system needs root'
