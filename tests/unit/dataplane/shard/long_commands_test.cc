@@ -23,6 +23,7 @@
 #include "dataplane/shard/xrc_targets.h"
 #include "dataplane/types/queue_limits.h"
 #include "memory/mapped_file.h"
+#include "memory/unmapper.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -269,6 +270,7 @@ TEST_F(LongCommands, FlushADeepSendQueue) {
 TEST_F(LongCommands, UnmapTheQueuesOfAProgramInParts) {
   constexpr size_t kMost = dataplane::ContextRemoval::kMostInRow;
   constexpr size_t kObjects = 10 * kMost;
+  memory::Unmapper::Drain();  // of large queues of other tests
   const size_t others = CountRings();
   auto ending = MakeProgram();
   AppCq cq(ending->client(), 16);
