@@ -551,6 +551,17 @@ class GuardPlacesTest : public HostileUserTest {
     for (int tries = 0; tries < 600 && Taken() != 0; ++tries) usleep(50'000);
     return Taken() == 0;
   }
+  // A session that has opened its device. What an earlier test of the user has used is freed in
+  // parts, and until then the daemon may refuse connections. Not deleted.
+  static RawSession& ConnectWhenFree() {
+    for (int tries = 0; tries < 600; ++tries) {
+      auto* session = new RawSession();
+      if (session->Hello() == 0) return *session;
+      delete session;
+      usleep(50'000);
+    }
+    _exit(3);
+  }
   static int MakeFile() {
     const int fd = memfd_create("shrinkable", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, kPage) != 0) _exit(3);
@@ -563,8 +574,7 @@ class GuardPlacesTest : public HostileUserTest {
   // Registers `files` files; then, if `until_refused`, the last one again until that is refused.
   // Reports the error, and keeps the regions.
   static void Take(int line, uint64_t files, bool until_refused) {
-    RawSession session;
-    if (session.Hello() != 0) _exit(3);
+    RawSession& session = ConnectWhenFree();
     const uint32_t pd = session.AllocPd();
     int error = 0;
     int fd = -1;
@@ -607,16 +617,18 @@ TEST_F(GuardPlacesTest, TwoUsersLeaveSomeToOthers) {
 // Each uses one or two mappings of the daemon; the kernel allows about 65,000.
 TEST_F(HostileUserTest, ListRegionsLeaveMappingsToOthers) {
   Attacker attacker([](int line) {
+    // Both before the regions: a user without mappings gets no further connection, and the daemon
+    // closes connections that open no device soon.
     RawSession sessions[2];
+    if (sessions[0].Hello("roci0") != 0 || sessions[1].Hello("roci1") != 0) _exit(3);
     int64_t made = 0;
-    for (int i = 0; i < 2; ++i) {
-      if (sessions[i].Hello(i == 0 ? "roci0" : "roci1") != 0) _exit(3);
+    for (RawSession& session : sessions) {
       roci_abi_alloc_list_mr_request request{};
-      request.pd = sessions[i].AllocPd();
+      request.pd = session.AllocPd();
       request.max_runs = 1;
       roci_abi_alloc_list_mr_response response;
-      while (sessions[i].Call(ROCI_ABI_ALLOC_LIST_MR, request, response) == 0) ++made;
-      if (sessions[i].fd() < 0) break;
+      while (session.Call(ROCI_ABI_ALLOC_LIST_MR, request, response) == 0) ++made;
+      if (session.fd() < 0) break;
     }
     Line::Send(line, made);
     Line::Receive(line);
