@@ -89,7 +89,8 @@ class VersionsTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder)
         path = os.path.join(folder, 'rocid.sock')
         tree = os.path.join(folder, 'sysfs')
-        shutil.copytree(os.path.join(self.daemon.runtime_dir, 'sysfs'), tree, symlinks=True)
+        # The daemon writes each new value in .staging first.
+        shutil.copytree(os.path.join(self.daemon.runtime_dir, 'sysfs'), tree, symlinks=True, ignore=shutil.ignore_patterns('.staging'))
         for attribute in pathlib.Path(tree).rglob('roci_socket'):
             attribute.unlink()
             attribute.write_text(path + '\n', encoding='ascii')
