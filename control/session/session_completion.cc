@@ -101,7 +101,7 @@ absl::Status Session::ResizeCq(const Request& request, const FdsPointer&, Reply&
     RingShare memory;
     dataplane::CompletionQueueMove move;
   };
-  auto state = std::make_shared<Resize>(std::move(memory), *std::move(move));
+  auto state = std::make_shared<Resize>(Resize{std::move(memory), *std::move(move)});
   // The record stays: only a request of this session removes it.
   return RunInParts(
       [this, record, state](Reply& answer) -> absl::StatusOr<bool> {

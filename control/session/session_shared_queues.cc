@@ -147,7 +147,7 @@ absl::Status Session::GrowSrq(SrqRecord& record, uint32_t max_wr, std::optional<
     RingShare memory;
     dataplane::SharedReceiveQueueGrowth growth;
   };
-  auto state = std::make_shared<Growth>(std::move(memory), *std::move(growth));
+  auto state = std::make_shared<Growth>(Growth{std::move(memory), *std::move(growth)});
   // The record stays: only a request of this session removes it.
   return RunInParts(
       [this, &record, state, max_wr, limit](Reply& answer) -> absl::StatusOr<bool> {

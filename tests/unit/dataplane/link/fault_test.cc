@@ -317,7 +317,7 @@ class FaultTapTest : public ::testing::Test {
     lane_.emplace(*fault_);
     tap_.AddFault(kShard, settings.match.direction, *lane_);
   }
-  ~FaultTapTest() override {
+  void TearDown() override {
     if (lane_.has_value()) tap_.RemoveFault(kShard, *lane_);
   }
 
