@@ -92,7 +92,7 @@ bool Session::ReleaseSome() {
     Disconnect();
     return true;
   }
-  if (group_ != nullptr && DropSomeKeys()) return true;
+  if (shard_ != nullptr && group_ != nullptr && DropSomeKeys()) return true;
   if (flows_.RemoveSome(kObjectsInPart) || CloseSomeTargets()) return true;
   if (shard_ != nullptr && shard_->RemoveSome()) return true;
   shard_.reset();
