@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -109,11 +110,11 @@ class Listener {
   explicit Listener(const std::string& path) : fd_(socket(AF_UNIX, SOCK_SEQPACKET, 0)) {
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, path.c_str());
-    bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    std::snprintf(address.sun_path, sizeof(address.sun_path), "%s", path.c_str());
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
   }
   ~Listener() { close(fd_); }
-  void Serve() const { listen(fd_, 8); }
+  void Serve() const { EXPECT_EQ(listen(fd_, 8), 0); }
 
  private:
   int fd_;
