@@ -70,6 +70,12 @@ FaultFate Apply(FaultLane& lane, Bytes& frame, uint64_t now_ns = 0) {
   return fate;
 }
 
+// 'X': a packet with this PSN is dropped.
+char FateOf(FaultLane& lane, uint32_t psn, uint64_t now_ns) {
+  Bytes frame = Packet(roce::Opcode::kRcSendOnly, psn);
+  return Apply(lane, frame, now_ns).is_dropped ? 'X' : '.';
+}
+
 // Which of these packets are hit, by their PSNs.
 std::vector<uint32_t> HitPsns(const FaultSettings& settings, const std::vector<uint32_t>& psns,
                               roce::Opcode opcode = roce::Opcode::kRcSendOnly) {
@@ -129,11 +135,7 @@ TEST(FaultMatchTest, OnlyTheChosenPassOfAPsn) {
   Fault fault(settings, 0);
   FaultLane lane(fault);
   std::string fates;
-  for (const uint32_t psn : {0u, 1u, 2u, 1u, 2u, 1u}) {
-    Bytes frame = Packet(roce::Opcode::kRcSendOnly, psn);
-    const FaultFate fate = Apply(lane, frame);
-    fates += fate.is_dropped ? 'X' : '.';
-  }
+  for (const uint32_t psn : {0u, 1u, 2u, 1u, 2u, 1u}) fates += FateOf(lane, psn, 0);
   EXPECT_EQ(fates, "...X..");
 }
 
@@ -169,11 +171,7 @@ TEST(FaultMatchTest, LastsFromOneTimeToAnother) {
   Fault fault(settings, 1000);
   FaultLane lane(fault);
   std::string fates;
-  for (const uint64_t now_ns : {999u, 1009u, 1010u, 1014u, 1015u}) {
-    Bytes frame = Packet(roce::Opcode::kRcSendOnly, 0);
-    const FaultFate fate = Apply(lane, frame, now_ns);
-    fates += fate.is_dropped ? 'X' : '.';
-  }
+  for (const uint64_t now_ns : {999u, 1009u, 1010u, 1014u, 1015u}) fates += FateOf(lane, 0, now_ns);
   EXPECT_EQ(fates, "..XX.");
 }
 

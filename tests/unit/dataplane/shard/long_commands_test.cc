@@ -62,11 +62,15 @@ class LongCommands : public ::testing::Test {
     config.number = 2;
     return std::make_unique<Node>(TestDataplane(), &wire_, config);
   }
-  void AddQueuePairs(uint32_t count) {
+  static dataplane::QueuePairConfig SmallQueuePair(AppCq& cq) {
     dataplane::QueuePairConfig config;
     config.pd = Node::kPd;
-    config.send_cq = config.recv_cq = cq_.cq();
+    config.send_cq = config.recv_cq = cq.cq();
     config.max_send_wr = config.max_recv_wr = 1;
+    return config;
+  }
+  void AddQueuePairs(uint32_t count) {
+    const dataplane::QueuePairConfig config = SmallQueuePair(cq_);
     for (uint32_t i = 0; i < count; ++i) {
       auto created = node_.client().Do(dataplane::CreateQueuePair{config, i});
       ASSERT_TRUE(created.ok()) << i;
@@ -274,10 +278,7 @@ TEST_F(LongCommands, UnmapTheQueuesOfAProgramInParts) {
   const size_t others = CountRings();
   auto ending = MakeProgram();
   AppCq cq(ending->client(), 16);
-  dataplane::QueuePairConfig config;
-  config.pd = Node::kPd;
-  config.send_cq = config.recv_cq = cq.cq();
-  config.max_send_wr = config.max_recv_wr = 1;
+  const dataplane::QueuePairConfig config = SmallQueuePair(cq);
   for (uint32_t i = 0; i < kObjects; ++i) {
     ASSERT_TRUE(ending->client().Do(dataplane::CreateQueuePair{config, i}).ok()) << i;
     ASSERT_TRUE(ending->client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok()) << i;
@@ -322,10 +323,7 @@ TEST_F(LongCommands, EndAProgramWithManyQueuePairs) {
   constexpr uint32_t kParts = 60;
   auto ending = MakeProgram();
   AppCq cq(ending->client(), 16);
-  dataplane::QueuePairConfig config;
-  config.pd = Node::kPd;
-  config.send_cq = config.recv_cq = cq.cq();
-  config.max_send_wr = config.max_recv_wr = 1;
+  const dataplane::QueuePairConfig config = SmallQueuePair(cq);
   for (uint32_t i = 0; i < kParts * dataplane::ContextRemoval::kMostInRow; ++i) {
     ASSERT_TRUE(ending->client().Do(dataplane::CreateQueuePair{config, 3 * i}).ok()) << i;
   }
@@ -415,10 +413,7 @@ TEST_F(LongCommands, EndAProgramWhoseQueuePairHasManyWindows) {
   auto ending = MakeProgram();
   ending->client().ShareKeysOf(node_.client());
   AppCq cq(ending->client(), 16);
-  dataplane::QueuePairConfig config;
-  config.pd = Node::kPd;
-  config.send_cq = config.recv_cq = cq.cq();
-  config.max_send_wr = config.max_recv_wr = 1;
+  const dataplane::QueuePairConfig config = SmallQueuePair(cq);
   const auto created = ending->client().Do(dataplane::CreateQueuePair{config, 0});
   ASSERT_TRUE(created.ok());
   const BoundWindows windows = BindWindows(kParts * dataplane::ContextRemoval::kWindowsInRow,
