@@ -50,9 +50,9 @@ class SharedMemory {
   static constexpr size_t kRetiredBytes = size_t{1} << 20;
 
   SharedMemory();
-  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. `use`: of the user for
-  // whom it is, while the unmapper has it; null: of no user. ResourceExhausted: memory or
-  // descriptors are short.
+  // `name` shows in /proc/PID/maps. `size` is rounded up to whole pages. While the
+  // unmapper has the memory, it counts towards `use`, which belongs to a user; null: towards no
+  // user's. ResourceExhausted: memory or descriptors are short.
   static absl::StatusOr<SharedMemory> Create(const char* name, size_t size,
                                              std::shared_ptr<memory::RetiredUse> use = nullptr);
   SharedMemory(SharedMemory&& other) noexcept;

@@ -163,7 +163,7 @@ class alignas(kCacheLineBytes) QueuePair {
     host_.send_queue().SetArmed(true);
   }
   // The receive queue is armed while new receives of the program cause something: in ERR they are
-  // flushed, and a peer without credits is told of them. True: it has just been armed.
+  // flushed, and a peer without credits is told of them. Returns true if this call has armed it.
   bool WatchReceives(const OnShard&, bool watches) {
     if (watches == watches_receives_) [[likely]]
       return false;

@@ -159,7 +159,7 @@ class ShardedDevice {
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
   QpnSpace& qpns() { return *qpns_; }
-  // A queue pair is gone. Faults of this queue pair alone go with it. Control thread only.
+  // A queue pair is gone. Deletes the faults of this queue pair alone. Control thread only.
   void FreeQpn(roce::Qpn qpn);
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.

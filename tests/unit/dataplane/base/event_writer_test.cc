@@ -107,7 +107,7 @@ TEST_F(EventWriterTest, NoticesThatTheProgramHasClosedItsEnd) {
   EXPECT_EQ(result, Result::kClosed);
 }
 
-// Events that the thread has are written after the owner of the socket has gone.
+// The thread writes the events that it has, even if their socket has no other owner any more.
 TEST_F(EventWriterTest, KeepsSocketsWithEvents) {
   writer_->SetSlow();
   for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(Write(i), Result::kWritten);
