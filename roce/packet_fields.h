@@ -24,6 +24,9 @@ const PacketField* FindPacketField(std::string_view name);
 // The values of a field that have names, such as "nak_access" of aeth.syndrome.
 std::optional<uint64_t> FindFieldValue(const PacketField& field, std::string_view name);
 
+constexpr bool IsOpcode(const PacketField& field) {
+  return !field.header.has_value() && field.bit == 0;
+}
 // The field's largest value.
 constexpr uint64_t MostOf(const PacketField& field) {
   return field.bits == 64 ? UINT64_MAX : (uint64_t{1} << field.bits) - 1;

@@ -102,9 +102,9 @@ Json FaultOf(const FaultOptions& options) {
   if (options.drop) fault["drop"] = true;
   if (options.ecn) fault["ecn"] = true;
   AddTime(fault, "delay_ns", options.delay, dataplane::ImpairmentSettings::kMaxDelayNs);
-  AddNumber(fault, "overtaken_by", options.reorder);
-  AddNumber(fault, "copies", options.duplicate);
-  AddNumber(fault, "cut_bytes", options.truncate);
+  AddNumber(fault, "reorder", options.reorder);
+  AddNumber(fault, "duplicate", options.duplicate);
+  AddNumber(fault, "truncate", options.truncate);
   if (!options.changes.empty()) fault["set"] = options.changes;
   if (!options.flips.empty()) fault["flip"] = options.flips;
   if (!options.icrc.empty()) fault["icrc"] = options.icrc;

@@ -38,10 +38,9 @@ constexpr auto kParts = std::to_array<PartName>({{"headers", PacketPart::kHeader
 
 // Every key of a fault.
 constexpr auto kKeys = std::to_array<std::string_view>(
-    {"direction", "qps",      "peers",  "opcodes",  "psn",         "psn_from_first",
-     "pass",      "after_ns", "for_ns", "nth",      "every",       "times",
-     "chance",    "seed",     "drop",   "delay_ns", "copies",      "cut_bytes",
-     "ecn",       "set",      "flip",   "icrc",     "overtaken_by"});
+    {"direction", "qps",      "peers", "opcodes", "psn",    "psn_from_first", "pass",   "after_ns",
+     "for_ns",    "nth",      "every", "times",   "chance", "seed",           "drop",   "delay_ns",
+     "duplicate", "truncate", "ecn",   "set",     "flip",   "icrc",           "reorder"});
 
 bool ParseValue(const std::string& text, uint64_t& out) {
   return absl::StartsWith(text, "0x") ? absl::SimpleHexAtoi(text, &out)
@@ -183,9 +182,9 @@ absl::Status TakeActions(const Json& request, FaultActions& out) {
   for (const absl::Status& status :
        {TakeFlag(request, "drop", out.drops), TakeFlag(request, "ecn", out.marks_ecn),
         TakeNumber(request, "delay_ns", dataplane::ImpairmentSettings::kMaxDelayNs, out.delay_ns),
-        TakeNumber(request, "overtaken_by", FaultActions::kMostOvertaking, overtaken_by),
-        TakeNumber(request, "copies", FaultActions::kMostCopies, copies),
-        TakeNumber(request, "cut_bytes", FaultActions::kMostCutBytes, cut_bytes),
+        TakeNumber(request, "reorder", FaultActions::kMostOvertaking, overtaken_by),
+        TakeNumber(request, "duplicate", FaultActions::kMostCopies, copies),
+        TakeNumber(request, "truncate", FaultActions::kMostCutBytes, cut_bytes),
         TakeTexts(request, "set", ParseChange, out.changes),
         TakeTexts(request, "flip", ParseFlip, out.flips), TakeIcrc(request, out)}) {
     if (!status.ok()) return status;
@@ -196,7 +195,7 @@ absl::Status TakeActions(const Json& request, FaultActions& out) {
   if (!out.DoSomething()) return absl::InvalidArgumentError("the fault does nothing");
   if (out.overtaken_by != 0 && out.delay_ns != 0) {
     return absl::InvalidArgumentError(
-        "a packet waits either for a time (\"delay_ns\") or for others (\"overtaken_by\")");
+        "a packet waits either for a time (\"delay_ns\") or for others (\"reorder\")");
   }
   FaultActions rest = out;
   rest.drops = false;
@@ -261,9 +260,9 @@ void DescribeActions(const FaultActions& actions, Json& out) {
   if (actions.drops) out["drop"] = true;
   if (actions.marks_ecn) out["ecn"] = true;
   if (actions.delay_ns != 0) out["delay_ns"] = actions.delay_ns;
-  if (actions.overtaken_by != 0) out["overtaken_by"] = actions.overtaken_by;
-  if (actions.copies != 0) out["copies"] = actions.copies;
-  if (actions.cut_bytes != 0) out["cut_bytes"] = actions.cut_bytes;
+  if (actions.overtaken_by != 0) out["reorder"] = actions.overtaken_by;
+  if (actions.copies != 0) out["duplicate"] = actions.copies;
+  if (actions.cut_bytes != 0) out["truncate"] = actions.cut_bytes;
   for (const FieldChange& change : actions.changes) out["set"].push_back(ChangeText(change));
   for (const BitFlip& flip : actions.flips) out["flip"].push_back(FlipText(flip));
   if (!actions.changes.empty() || !actions.flips.empty()) {
@@ -314,7 +313,8 @@ absl::StatusOr<Json> RunFaultCommand(const Services& services, const Json& reque
     if (absl::Status status = Remove(device, (*found)->name(), *number); !status.ok()) {
       return status;
     }
-  } else if (const auto clear = request.find("clear"); clear != request.end() && *clear == true) {
+  } else if (const auto clear = request.find("clear"); clear != request.end()) {
+    if (*clear != true) return WrongValue("clear", "true");
     for (const auto& state : device.Faults()) device.RemoveFault(state.id);
   }
   Json out = Json::array();

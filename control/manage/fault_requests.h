@@ -13,9 +13,9 @@ namespace roci::control {
 // A fault. What it concerns: "direction" "in"|"out" (default out); "qps", "peers", "opcodes" as in
 // captures; "psn", or with "psn_from_first": true counted from the first packet; "pass";
 // "after_ns", "for_ns"; "nth", "every", "times", "chance", "seed". "nth" alone means one packet;
-// "times": 0 no limit. What it does: "drop": true; "delay_ns"; "overtaken_by" (packets); "copies";
-// "cut_bytes"; "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number or a name of the
-// value); "flip":
+// "times": 0 no limit. What it does: "drop": true; "delay_ns"; "reorder" (packets that go first);
+// "duplicate"; "truncate" (bytes); "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number
+// or a name of the value); "flip":
 // ["payload:3", ...] (headers, payload or icrc, and a bit); "icrc": "fix"|"keep" (default: fix
 // after "set", keep otherwise).
 absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& request);

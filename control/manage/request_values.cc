@@ -62,7 +62,7 @@ absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance&
   const double chance = it->get<double>();
   if (!(chance >= 0 && chance <= 1)) return WrongValue(key, "a probability from 0 to 1");
   out = static_cast<dataplane::Chance>(std::llround(chance * double{dataplane::kAlways}));
-  return absl::OkStatus();
+  return out != 0 || chance == 0 ? absl::OkStatus() : WrongValue(key, "0 or at least 2^-32");
 }
 
 absl::Status TakeDirection(const Json& request, std::optional<dataplane::LinkDirection>& out) {

@@ -139,7 +139,7 @@ void FaultLane::Change(std::span<std::byte> frame, std::span<std::byte> transpor
   // Which fields there are is decided by the opcode, so it is changed last.
   for (const bool is_opcode : {false, true}) {
     for (const FieldChange& change : actions.changes) {
-      if ((change.field == roce::FindPacketField("bth.opcode")) != is_opcode) continue;
+      if (roce::IsOpcode(*change.field) != is_opcode) continue;
       const std::optional<uint64_t> old = roce::ReadField(packet, *change.field);
       const uint64_t value = change.value + (change.adds ? old.value_or(0) : 0);
       if (!old.has_value() || !roce::WriteField(packet, *change.field, value)) {

@@ -131,18 +131,17 @@ class FaultTest(unittest.TestCase):
         for arguments, status, says in (
                 (['add', 'roci9', '--drop'], 1, 'no device roci9'), (['add', 'roci0'], 1, 'does nothing'),
                 (['add', 'roci0', '--set', 'bth.pns+=1'], 1, 'nearest is bth.psn'), (['add', 'roci0', '--drop', '--nth', '0'], 1, '1 or more'),
-                (['add', 'roci0', '--drop', '--nth', 'x'], 106, 'x is not a number'), (['add', 'roci0', '--drop', '--psn', '+'], 106, 'PSN'),
-                (['add', 'roci\udcff', '--drop'], 1, 'no device'), (['add', 'roci0', '--drop', '--for', '0s'], 106, 'not a time'),
-                (['add', 'roci0', '--drop', '--after', '86401s'], 106, 'not a time'), (['add', 'roci0', '--delay', '6s'], 106, '5s'),
-                (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 106, 'RC_SENT'), (['del', 'roci0', 'each'], 106, 'each'), (['list'], 106, 'DEV')):
+                (['add', 'roci0', '--drop', '--nth', 'x'], 2, 'x is not a number'), (['add', 'roci0', '--drop', '--psn', '+'], 2, 'PSN'),
+                (['add', 'roci\udcff', '--drop'], 1, 'no device'), (['add', 'roci0', '--drop', '--for', '0s'], 2, 'not a time'),
+                (['add', 'roci0', '--drop', '--after', '86401s'], 2, 'not a time'), (['add', 'roci0', '--delay', '6s'], 2, '5s'),
+                (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 2, 'RC_SENT'), (['del', 'roci0', 'each'], 2, 'each'), (['list'], 2, 'DEV')):
             done = self.roci('fault', *arguments, check=False)
             self.assertIn(says, done.stderr, arguments)
-            self.assertNotEqual(done.returncode, 0, arguments)
-            self.assertEqual(status == 1, done.returncode == 1, (arguments, done.returncode))
+            self.assertEqual(done.returncode, status, arguments)
         fields = self.roci('fault', 'add', 'roci0', '--set', 'help').stdout
         self.assertRegex(fields, re.compile(r'^aeth\.syndrome +8 bits$', re.MULTILINE))
 
-    def test_a_fault_of_a_queue_pair_goes_with_it(self):
+    def test_a_fault_of_a_queue_pair_is_deleted_with_it(self):
         pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
         self.addCleanup(pair.kill)
         pair.connect()

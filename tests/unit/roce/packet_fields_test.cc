@@ -77,6 +77,8 @@ TEST(PacketFieldsTest, NamesAreUnique) {
     EXPECT_EQ(FindPacketField(field.name), &field);
   }
   EXPECT_EQ(FindPacketField("bth"), nullptr);
+  EXPECT_TRUE(IsOpcode(Field("bth.opcode")));
+  EXPECT_FALSE(IsOpcode(Field("bth.se")) || IsOpcode(Field("deth.qkey")));
   EXPECT_EQ(FindFieldValue(Field("aeth.syndrome"), "nak_access"), 0x62u);
   EXPECT_FALSE(FindFieldValue(Field("aeth.msn"), "nak_access").has_value());
 }
