@@ -1,6 +1,7 @@
 """A Linux guest with soft-RoCE in QEMU's software emulation, and programs in the guest."""
 import itertools
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 BOOT_LIMIT_S = 300
 BOOTS = 3  # at most, until the clock of the guest runs right
 NO_NETWORK = ['-nic', 'none']
+OOPS = re.compile(r'BUG: |Oops: |general protection fault')
 
 
 class Unavailable(Exception):
@@ -137,6 +139,13 @@ class Guest:
 
     def console_text(self):
         return self.console.read_text(encoding='utf-8', errors='replace') if self.console.exists() else ''
+
+    def crash_of(self, module):
+        """What the kernel says of its crash in `module`: from the first oops on; '' if it has not crashed, or elsewhere."""
+        said = self.console_text()
+        begins = OOPS.search(said)
+        panics = 'Kernel panic' in said and re.search(rf'RIP: \S+:\S+ \[{module}\]', said)
+        return said[begins.start() if begins else 0:] if panics else ''
 
     def start(self, command):
         return Job(self, str(next(self.jobs)), command)

@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 sys.dont_write_bytecode = True
 import pairs  # pylint: disable=wrong-import-position
 from ends import HostProgram  # pylint: disable=wrong-import-position
+from guest import Guest  # pylint: disable=wrong-import-position
 
 
 class Shell:
@@ -145,6 +146,30 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(self.run_pair('true', 'true', rnr=True), '')
         self.server = End(counters=(3,))
         self.assertIn('send_rnr_err', self.run_pair('true', 'true', rnr=True))
+
+    def test_a_crash_of_the_guests_own_driver_is_no_failure_of_the_pair(self):
+        guest, report = mock.Mock(), mock.Mock()
+        self.server.daemon = mock.Mock()
+        guest.alive.return_value, self.server.daemon.alive.return_value = False, True
+        guest.console_text.return_value = self.server.daemon.output.return_value = ''
+        cases = [(pairs.Case('true', 'exit 3', awaits=''), (self.server, self.client))]
+        self.assertFalse(pairs.run_all(cases, self.server, guest, report, forgives=lambda: True))
+        report.add.assert_not_called()
+        self.assertFalse(pairs.run_all(cases, self.server, guest, report))
+        report.add.assert_called_once()
+        self.server.daemon.alive.return_value = False
+        self.assertFalse(pairs.run_all(cases, self.server, guest, report, forgives=lambda: True))
+        self.assertEqual(report.add.call_count, 2)
+
+    def test_finds_a_crash_in_the_kernels_module(self):
+        guest = Guest.__new__(Guest)
+        oops = 'eth0: up\nBUG: unable to handle page fault\nRIP: 0010:__rxe_put+0xb/0x50 [rdma_rxe]\nKernel panic - not syncing'
+        for said, found in ((oops, True), (oops.replace('rdma_rxe', 'virtio_net'), False), (oops.replace('Kernel panic', ''), False),
+                            ('', False)):
+            with mock.patch.object(guest, 'console_text', create=True, return_value=said):
+                crash = guest.crash_of('rdma_rxe')
+            self.assertEqual(bool(crash), found, said)
+            self.assertTrue(not found or crash.startswith('BUG: '), crash)
 
     def test_tells_what_has_ended(self):
         guest, daemon = mock.Mock(), mock.Mock()
