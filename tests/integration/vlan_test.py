@@ -227,7 +227,8 @@ class VethVlanTest(VethTest):
         self.addCleanup(client.kill)
         said, _ = client.communicate(timeout=LIMIT_S)
         self.assertTrue(ended_well(client.returncode, said), (client.returncode, said))
-        self.assertEqual(server.wait(timeout=LIMIT_S), 0)
+        heard, _ = server.communicate(timeout=LIMIT_S)
+        self.assertTrue(ended_well(server.returncode, heard), (server.returncode, heard))
 
     def test_the_kernel_is_a_neighbour_in_the_vlan(self):
         name, interface = self.names[1], 'roci-vl100'
