@@ -20,6 +20,7 @@
 #include "control/loop/log.h"
 #include "control/loop/runtime_files.h"
 #include "control/manage/address_commands.h"
+#include "control/manage/event_requests.h"
 #include "control/manage/fault_requests.h"
 #include "control/manage/link_requests.h"
 #include "control/manage/manage_protocol.h"
@@ -331,6 +332,9 @@ void Daemon::AddLinkCommands() {
                      [this](roce::TimeNs now) { link_states_->HandleTimeout(now); });
   manage_->AddCommand(kLinkCommand, [this](const nlohmann::json& request) {
     return link_states_->Run(request, MonotonicNow());
+  });
+  manage_->AddCommand(kEventCommand, [this](const nlohmann::json& request) {
+    return RunEventCommand(*services_, *sessions_, *link_states_, request, MonotonicNow());
   });
   manage_->AddCommand(kFaultCommand, [this](const nlohmann::json& request) {
     return RunFaultCommand(*services_, request);

@@ -15,9 +15,10 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   app.fallthrough();
   // In the order of --help.
-  for (const auto add : {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand,
-                         AddImpairCommand, AddFaultCommand, AddLinkCommand, AddDecodeCommand,
-                         AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
+  for (const auto add :
+       {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand,
+        AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddDecodeCommand,
+        AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }
 }

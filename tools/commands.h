@@ -21,6 +21,7 @@ void AddCaptureCommand(CLI::App& app, CommandContext& context);
 void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddFaultCommand(CLI::App& app, CommandContext& context);
 void AddLinkCommand(CLI::App& app, CommandContext& context);
+void AddEventCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);

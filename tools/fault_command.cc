@@ -1,4 +1,4 @@
-// roci fault add|list|del: exact faults
+// roci fault add|list|del: exact faults of packets, completions and verbs calls
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "control/device/call_faults.h"
 #include "dataplane/types/fault_settings.h"
 #include "roce/types.h"
 #include "roce/work.h"
@@ -20,22 +21,37 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kManual[] =
-    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV. All conditions must hold.
+    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV. With --completion, work requests
+complete with an error; with --verb, calls of programs fail or take longer. All conditions must hold.
 
 Which packets:
   --direction  out (default) or in
   --qp         of these queue pairs (as destination, or as source of a datagram), and of their peers
   --opcode     with these opcodes: RC_SEND_ONLY, '*READ_REQUEST', 0x11
+  --cm         messages of the connection manager: req, mra, rej, rep, rtu, dreq, drep, sidr_req, sidr_rep,
+               lap, apr
   --psn        with this PSN: 1000, or +5 for the fifth after the first packet to the same queue pair
                that the fault has seen, of its kind (request or response)
   --pass       with --psn: only when this PSN passes for the N-th time; 2 is the first retransmission
+
+Which completions, of those that succeed:
+  --completion of this opcode (enum ibv_wc_opcode): send, rdma_write, rdma_read, comp_swap, fetch_add, bind_mw,
+               local_inv, atomic_write, flush, recv, recv_rdma_with_imm, or a pattern: '*'
+  --qp         of these queue pairs
+
+Which calls:
+  --verb       of this name in libibverbs, without ibv_: reg_mr, 'create_*'. Not those that need no daemon
+               (posting, polling, create_ah)
+  --program    of programs with this name (as in ps -o comm)
+
+When (of the packets or calls for which all of this holds):
   --after      from this time after the command on;  --for: only for this long
   --nth        of those that are left, the N-th only; with --every or --times, from the N-th on
   --every      every N-th of them
   --times      at most so many; 0: no limit (the default, but with --nth alone)
   --chance     each with this probability, which --seed and the packet's number decide
 
-What to do (several at once, except with --drop):
+What to do with packets (several at once, except with --drop):
   --drop       drops it
   --delay      holds it for a time
   --reorder    holds it until N later packets of the direction have passed (at most 1s)
@@ -48,9 +64,17 @@ What to do (several at once, except with --drop):
   --icrc       fix: computes the ICRC again, keep: leaves the old one. Default: fix with --set, keep
                with --flip alone
 
+What to do with completions:
+  --status     they report this (enum ibv_wc_status): rem_access_err, retry_exc_err, ... Their queue pair goes
+               to ERR
+
+What to do with calls:
+  --errno      they fail with it: ENOMEM, or a number
+  --delay      they take longer by this time, at most 60s, and fail only then
+
 Counts are of the whole device, whatever the number of lcores; only --reorder counts the packets of
 one lcore. Faults apply in the order of their creation, before impairments (roci impair). A fault of
-one queue pair is deleted with it. A device has at most 64. Permitted for the daemon's user and root
+one queue pair is deleted with it. A device has at most 64 of each kind. Permitted for the daemon's user and root
 only; lost when the daemon ends.
 
 Examples:
@@ -58,6 +82,9 @@ Examples:
   roci fault add roci0 --drop --psn +100 --pass 1              # lost once, its retransmission passes
   roci fault add roci0 --set aeth.syndrome=nak_access --opcode RC_ACKNOWLEDGE --nth 3
   roci fault add roci1 --direction in --flip payload:0 --icrc fix --every 100
+  roci fault add roci0 --completion rdma_read --status rem_access_err --nth 1000
+  roci fault add roci0 --verb reg_mr --errno ENOMEM --nth 3
+  roci fault add roci0 --drop --cm rep --times 1
   roci fault list roci0
   roci fault del roci0 1
   roci fault del roci0 all)";
@@ -71,6 +98,7 @@ struct FaultOptions {
   std::string psn, pass, after, lasts, nth, every, times, chance, seed;
   bool drop = false;
   bool ecn = false;
+  std::string cm, verb, program, error, completion, status;
   std::string delay, reorder, duplicate, truncate, icrc;
   std::vector<std::string> changes, flips;
   std::string which;  // of `del`
@@ -85,9 +113,28 @@ void AddTime(Json& fault, const char* key, const std::string& text, uint64_t mos
   if (!text.empty()) fault[key] = *ParseDuration(text, most_ns);
 }
 
+void AddText(Json& fault, const char* key, const std::string& text) {
+  if (!text.empty()) fault[key] = text;
+}
+
+// As a number if it is one.
+void AddErrno(Json& fault, const std::string& text) {
+  if (const auto number = ParseNumber(text, kMostInJson)) {
+    fault["errno"] = *number;
+  } else {
+    AddText(fault, "errno", text);
+  }
+}
+
 Json FaultOf(const FaultOptions& options) {
   Json fault = Json::object();
-  if (!options.direction.empty()) fault["direction"] = options.direction;
+  AddText(fault, "completion", options.completion);
+  AddText(fault, "status", options.status);
+  AddText(fault, "verb", options.verb);
+  AddText(fault, "program", options.program);
+  AddErrno(fault, options.error);
+  AddText(fault, "cm", options.cm);
+  AddText(fault, "direction", options.direction);
   AddSelection(options.selection, fault);
   if (absl::StartsWith(options.psn, "+")) fault["psn_from_first"] = true;
   AddNumber(fault, "psn", absl::StartsWith(options.psn, "+") ? options.psn.substr(1) : options.psn);
@@ -101,13 +148,13 @@ Json FaultOf(const FaultOptions& options) {
   if (!options.chance.empty()) fault["chance"] = *ParseChance(options.chance);
   if (options.drop) fault["drop"] = true;
   if (options.ecn) fault["ecn"] = true;
-  AddTime(fault, "delay_ns", options.delay, dataplane::ImpairmentSettings::kMaxDelayNs);
+  AddTime(fault, "delay_ns", options.delay, control::CallFaultSettings::kMostDelayNs);
   AddNumber(fault, "reorder", options.reorder);
   AddNumber(fault, "duplicate", options.duplicate);
   AddNumber(fault, "truncate", options.truncate);
   if (!options.changes.empty()) fault["set"] = options.changes;
   if (!options.flips.empty()) fault["flip"] = options.flips;
-  if (!options.icrc.empty()) fault["icrc"] = options.icrc;
+  AddText(fault, "icrc", options.icrc);
   return fault;
 }
 
@@ -131,8 +178,13 @@ int ListFields() {
 
 int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
   if (options.changes == std::vector<std::string>{"help"}) return ListFields();
+  if (options.verb.empty() && !options.delay.empty() && !ParseDuration(options.delay)) {
+    std::fprintf(stderr, "roci: %s is not a time up to 5s (only calls can take longer)\n",
+                 options.delay.c_str());
+    return 2;
+  }
   Json fault = FaultOf(options);
-  if (!options.selection.qps.empty() && options.direction != "in") {
+  if (!options.selection.qps.empty() && options.direction != "in" && options.completion.empty()) {
     const absl::StatusOr<Json> qps = AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps));
     if (!qps.ok()) return Print(qps, options.json);
     AddPeers(*qps, options.device, fault);
@@ -161,7 +213,9 @@ CLI::Option* AddNumberOption(CLI::App& command, const char* name, std::string& o
 
 void AddDelayOption(CLI::App& command, const char* name, std::string& out, const char* help) {
   command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseDuration(text) ? std::string() : text + " is not a time up to 5s (10us, 1.5ms)";
+    return ParseDuration(text, control::CallFaultSettings::kMostDelayNs)
+               ? std::string()
+               : text + " is not a time up to 5s, for calls 60s (10us, 1.5ms)";
   });
 }
 
@@ -178,6 +232,11 @@ void AddMatchOptions(CLI::App& command, FaultOptions& options) {
   command.add_option("--direction", options.direction, "in or out (default out)")
       ->check(CLI::IsMember({"in", "out"}));
   AddSelectionOptions(command, options.selection);
+  command.add_option("--cm", options.cm, "A message of the connection manager: req, rep, rej, ...");
+  command.add_option("--completion", options.completion,
+                     "Completions instead of packets: send, rdma_read, recv, ... or '*'");
+  command.add_option("--verb", options.verb, "Calls instead of packets: reg_mr, 'create_*'");
+  command.add_option("--program", options.program, "With --verb: of programs with this name");
   command.add_option("--psn", options.psn, "PSN, or +N from the first packet")
       ->check([](const std::string& text) {
         return ParseNumber(absl::StartsWith(text, "+") ? text.substr(1) : text, roce::kMask24)
@@ -187,9 +246,9 @@ void AddMatchOptions(CLI::App& command, FaultOptions& options) {
   AddNumberOption(command, "--pass", options.pass, "With --psn: the N-th time that it passes");
   AddPeriodOption(command, "--after", options.after, "Begin after this time");
   AddPeriodOption(command, "--for", options.lasts, "Last for this time");
-  AddNumberOption(command, "--nth", options.nth, "The N-th packet that matches");
-  AddNumberOption(command, "--every", options.every, "Every N-th packet");
-  AddNumberOption(command, "--times", options.times, "At most so many packets; 0: no limit");
+  AddNumberOption(command, "--nth", options.nth, "The N-th packet or call that matches");
+  AddNumberOption(command, "--every", options.every, "Every N-th");
+  AddNumberOption(command, "--times", options.times, "At most so many; 0: no limit");
   command.add_option("--chance", options.chance, "Probability: 1% or 0.01")
       ->check([](const std::string& text) {
         return ParseChance(text) ? std::string() : text + " is not a probability (1%, 0.01)";
@@ -203,6 +262,9 @@ void AddActionOptions(CLI::App& command, FaultOptions& options) {
   AddNumberOption(command, "--reorder", options.reorder, "Let N packets overtake it");
   AddNumberOption(command, "--duplicate", options.duplicate, "Send N more copies");
   AddNumberOption(command, "--truncate", options.truncate, "Cut N bytes off its end");
+  command.add_option("--status", options.status,
+                     "With --completion: the status that they report: rem_access_err");
+  command.add_option("--errno", options.error, "With --verb: the call fails with it: ENOMEM");
   command.add_flag("--ecn", options.ecn, "Mark it (CE)");
   command
       .add_option("--set", options.changes,
@@ -218,8 +280,8 @@ void AddActionOptions(CLI::App& command, FaultOptions& options) {
 
 void AddFaultCommand(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<FaultOptions>();
-  CLI::App* command =
-      app.add_subcommand("fault", "Lose, delay, change, ... exactly chosen packets of a device");
+  CLI::App* command = app.add_subcommand(
+      "fault", "Lose, delay, change, ... exactly chosen packets, completions, calls");
   command->require_subcommand(1);
   command->footer(kManual);
   const auto add_common = [options](CLI::App* to) {

@@ -64,6 +64,10 @@ enum class MessageType : uint16_t {
 };
 inline constexpr uint16_t kFirstMessage = 0x10;
 inline constexpr uint16_t kLastMessage = 0x1A;
+// Of the messages from kFirstMessage on.
+inline constexpr auto kMessageNames = std::to_array<std::string_view>(
+    {"req", "mra", "rej", "rep", "rtu", "dreq", "drep", "sidr_req", "sidr_rep", "lap", "apr"});
+static_assert(kMessageNames.size() == kLastMessage - kFirstMessage + 1);
 
 // Which message an MRA or REJ is about (IBTA vol 1, 12.6.6 and 12.6.7).
 enum class AboutMessage : uint8_t { kReq = 0, kRep = 1, kOther = 2, kLap = 2 };

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/config/config.h"
+#include "control/device/call_faults.h"
 #include "control/device/multicast.h"
 #include "control/device/quota.h"
 #include "control/device/xrc_domains.h"
@@ -82,6 +83,7 @@ class Device {
   DeviceQuotas& quotas() { return quotas_; }
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
+  CallFaults& call_faults() { return call_faults_; }
   dataplane::ShardedDevice& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
@@ -174,6 +176,7 @@ class Device {
   DeviceQuotas quotas_;
   MulticastMemberships multicast_;
   XrcDomains xrc_domains_;
+  CallFaults call_faults_;
   EventLoop::Watch slow_path_watch_ = 0;
   uint64_t last_waiting_ = 0;
   std::map<uint64_t, Waiting> waiting_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +10,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "control/cm/mad.h"
+#include "control/manage/call_fault_requests.h"
+#include "control/manage/completion_fault_requests.h"
+#include "control/manage/fault_occasions.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
@@ -36,11 +40,10 @@ constexpr auto kParts = std::to_array<PartName>({{"headers", PacketPart::kHeader
                                                  {"payload", PacketPart::kPayload},
                                                  {"icrc", PacketPart::kIcrc}});
 
-// Every key of a fault.
+// Every key of a fault of packets, besides those of occasions.
 constexpr auto kKeys = std::to_array<std::string_view>(
-    {"direction", "qps",      "peers", "opcodes", "psn",    "psn_from_first", "pass",   "after_ns",
-     "for_ns",    "nth",      "every", "times",   "chance", "seed",           "drop",   "delay_ns",
-     "duplicate", "truncate", "ecn",   "set",     "flip",   "icrc",           "reorder"});
+    {"direction", "qps", "peers", "opcodes", "cm", "psn", "psn_from_first", "pass", "drop",
+     "delay_ns", "duplicate", "truncate", "ecn", "set", "flip", "icrc", "reorder"});
 
 bool ParseValue(const std::string& text, uint64_t& out) {
   return absl::StartsWith(text, "0x") ? absl::SimpleHexAtoi(text, &out)
@@ -150,27 +153,31 @@ absl::Status TakePsn(const Json& request, FaultMatch& out) {
   return status.ok() ? TakeNumber(request, "pass", UINT32_MAX, out.pass) : status;
 }
 
+absl::Status TakeCmMessage(const Json& request, uint16_t& out) {
+  if (!request.contains("cm")) return absl::OkStatus();
+  const absl::StatusOr<std::string> name = RequestText(request, "cm");
+  if (!name.ok()) return name.status();
+  const auto found = std::ranges::find(cm::kMessageNames, std::string_view(*name));
+  if (found == cm::kMessageNames.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the connection manager has no message ", *name, "; the nearest is ",
+                     std::string(NearestName(*name, cm::kMessageNames))));
+  }
+  out = static_cast<uint16_t>(cm::kFirstMessage + (found - cm::kMessageNames.begin()));
+  return absl::OkStatus();
+}
+
 absl::Status TakeMatch(const Json& request, FaultMatch& out) {
-  constexpr uint64_t kMostNs = uint64_t{1} << 53;
   absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
   if (!filter.ok()) return filter.status();
   out.filter = *std::move(filter);
-  // One packet, unless something else says how many.
-  if (request.contains("nth") && !request.contains("every")) out.times = 1;
   std::optional<LinkDirection> direction = out.direction;
   for (const absl::Status& status :
-       {TakeDirection(request, direction), TakePsn(request, out),
-        TakeNumber(request, "after_ns", kMostNs, out.after_ns),
-        TakeNumber(request, "for_ns", kMostNs, out.for_ns),
-        TakeNumber(request, "nth", kMostNs, out.nth),
-        TakeNumber(request, "every", kMostNs, out.every),
-        TakeNumber(request, "times", kMostNs, out.times), TakeChance(request, "chance", out.chance),
-        TakeNumber(request, "seed", UINT64_MAX, out.seed)}) {
+       {TakeDirection(request, direction), TakeCmMessage(request, out.cm_message),
+        TakePsn(request, out), TakeOccasions(request, out.when)}) {
     if (!status.ok()) return status;
   }
   if (!direction.has_value()) return WrongValue("direction", "in or out");
-  if (out.nth == 0) return WrongValue("nth", "1 or more");
-  if (out.every == 0) return WrongValue("every", "1 or more");
   out.direction = *direction;
   return absl::OkStatus();
 }
@@ -206,17 +213,6 @@ absl::Status TakeActions(const Json& request, FaultActions& out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckKeys(const Json& request) {
-  if (!request.is_object()) return absl::InvalidArgumentError("a fault must be an object");
-  for (const auto& [key, value] : request.items()) {
-    if (std::ranges::find(kKeys, std::string_view(key)) != kKeys.end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("a fault has no \"", key,
-                                                   "\"; the nearest is \"",
-                                                   std::string(NearestName(key, kKeys)), "\""));
-  }
-  return absl::OkStatus();
-}
-
 std::string ChangeText(const FieldChange& change) {
   const std::string name(change.field->name);
   if (!change.adds) return absl::StrCat(name, "=", change.value);
@@ -230,30 +226,17 @@ std::string FlipText(const BitFlip& flip) {
 }
 
 void DescribeMatch(const FaultMatch& match, Json& out) {
-  const auto add = [&out](const char* key, uint64_t value, uint64_t usual) {
-    if (value != usual) out[key] = value;
-  };
   out["direction"] = match.direction == LinkDirection::kIn ? "in" : "out";
   for (const roce::Qpn qpn : match.filter.qpns) out["qps"].push_back(qpn.value());
   for (const roce::Qpn qpn : match.filter.peers) out["peers"].push_back(qpn.value());
   for (uint32_t opcode = 0; opcode < match.filter.opcodes.size(); ++opcode) {
     if (match.filter.opcodes.test(opcode)) out["opcodes"].push_back(opcode);
   }
+  if (match.cm_message != 0) out["cm"] = cm::kMessageNames[match.cm_message - cm::kFirstMessage];
   if (match.psn.has_value()) out["psn"] = *match.psn;
   if (match.psn_from_first) out["psn_from_first"] = true;
-  add("pass", match.pass, 0);
-  add("after_ns", match.after_ns, 0);
-  add("for_ns", match.for_ns, 0);
-  add("nth", match.nth, 1);
-  add("every", match.every, 1);
-  // 0 is not the default with "nth" alone.
-  add("times", match.times, match.nth != 1 && match.every == 1 ? UINT64_MAX : 0);
-  add("seed", match.seed, 0);
-  if (match.chance != dataplane::kAlways) {
-    // Rounded, so that the value is shown as it was typed.
-    const double chance = static_cast<double>(match.chance) / double{dataplane::kAlways};
-    out["chance"] = std::round(chance * 1e9) / 1e9;
-  }
+  if (match.pass != 0) out["pass"] = match.pass;
+  DescribeOccasions(match.when, out);
 }
 
 void DescribeActions(const FaultActions& actions, Json& out) {
@@ -270,20 +253,64 @@ void DescribeActions(const FaultActions& actions, Json& out) {
   }
 }
 
-absl::Status Remove(dataplane::ShardedDevice& device, const std::string& name, const Json& number) {
-  if (!number.is_number_unsigned()) return WrongValue("remove", "a fault's number");
-  if (number.get<uint64_t>() <= UINT32_MAX && device.RemoveFault(number.get<uint32_t>())) {
-    return absl::OkStatus();
+absl::Status Add(Device& device, const Json& request) {
+  if (IsCallFault(request)) {
+    const absl::StatusOr<CallFaultSettings> settings = DecodeCallFault(request);
+    if (!settings.ok()) return settings.status();
+    return device.call_faults().Add(device.dataplane().TakeFaultId(), *settings, MonotonicNow());
   }
-  return absl::NotFoundError(absl::StrCat(name, " has no fault ", number.dump()));
+  if (IsCompletionFault(request)) {
+    const auto settings = DecodeCompletionFault(request);
+    return settings.ok() ? device.dataplane().AddCompletionFault(*settings).status()
+                         : settings.status();
+  }
+  const absl::StatusOr<FaultSettings> settings = DecodeFault(request);
+  return settings.ok() ? device.dataplane().AddFault(*settings).status() : settings.status();
+}
+
+absl::Status Remove(Device& device, const Json& number) {
+  if (!number.is_number_unsigned()) return WrongValue("remove", "a fault's number");
+  if (number.get<uint64_t>() <= UINT32_MAX) {
+    const auto id = number.get<uint32_t>();
+    if (device.dataplane().RemoveFault(id) || device.dataplane().RemoveCompletionFault(id) ||
+        device.call_faults().Remove(id)) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::NotFoundError(absl::StrCat(device.name(), " has no fault ", number.dump()));
+}
+
+void Clear(Device& device) {
+  for (const auto& state : device.dataplane().Faults()) device.dataplane().RemoveFault(state.id);
+  for (const auto& state : device.dataplane().CompletionFaults()) {
+    device.dataplane().RemoveCompletionFault(state.id);
+  }
+  device.call_faults().Clear();
+}
+
+// In the order of their numbers.
+Json DescribeFaults(Device& device) {
+  std::map<uint32_t, Json> faults;
+  for (const auto& [id, settings, counters] : device.dataplane().Faults()) {
+    faults[id] = DescribeFault(id, settings, counters);
+  }
+  for (const auto& state : device.dataplane().CompletionFaults()) {
+    faults[state.id] = DescribeCompletionFault(state);
+  }
+  for (const CallFault& fault : device.call_faults().all()) {
+    faults[fault.id] = DescribeCallFault(fault);
+  }
+  Json out = Json::array();
+  for (auto& [id, fault] : faults) out.push_back(std::move(fault));
+  return out;
 }
 
 }  // namespace
 
 absl::StatusOr<FaultSettings> DecodeFault(const Json& request) {
   FaultSettings out;
-  for (const absl::Status& status :
-       {CheckKeys(request), TakeMatch(request, out.match), TakeActions(request, out.actions)}) {
+  for (const absl::Status& status : {CheckFaultKeys(request, kKeys), TakeMatch(request, out.match),
+                                     TakeActions(request, out.actions)}) {
     if (!status.ok()) return status;
   }
   return out;
@@ -303,25 +330,18 @@ Json DescribeFault(uint32_t id, const FaultSettings& settings,
 absl::StatusOr<Json> RunFaultCommand(const Services& services, const Json& request) {
   const absl::StatusOr<Device*> found = RequestDevice(services, request);
   if (!found.ok()) return found.status();
-  dataplane::ShardedDevice& device = (*found)->dataplane();
+  Device& device = **found;
+  absl::Status status;
   if (const auto add = request.find("add"); add != request.end()) {
-    const absl::StatusOr<FaultSettings> settings = DecodeFault(*add);
-    if (!settings.ok()) return settings.status();
-    const absl::StatusOr<uint32_t> id = device.AddFault(*settings);
-    if (!id.ok()) return id.status();
+    status = Add(device, *add);
   } else if (const auto number = request.find("remove"); number != request.end()) {
-    if (absl::Status status = Remove(device, (*found)->name(), *number); !status.ok()) {
-      return status;
-    }
+    status = Remove(device, *number);
   } else if (const auto clear = request.find("clear"); clear != request.end()) {
     if (*clear != true) return WrongValue("clear", "true");
-    for (const auto& state : device.Faults()) device.RemoveFault(state.id);
+    Clear(device);
   }
-  Json out = Json::array();
-  for (const auto& [id, settings, counters] : device.Faults()) {
-    out.push_back(DescribeFault(id, settings, counters));
-  }
-  return out;
+  if (!status.ok()) return status;
+  return DescribeFaults(device);
 }
 
 }  // namespace roci::control

@@ -1,5 +1,5 @@
-// The management command "fault": decodes and checks exact faults (JSON), adds, removes and lists
-// them.
+// The management command "fault": adds, removes and lists faults; decodes and checks those of
+// packets (JSON).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,12 +10,12 @@
 
 namespace roci::control {
 
-// A fault. What it concerns: "direction" "in"|"out" (default out); "qps", "peers", "opcodes" as in
-// captures; "psn", or with "psn_from_first": true counted from the first packet; "pass";
-// "after_ns", "for_ns"; "nth", "every", "times", "chance", "seed". "nth" alone means one packet;
-// "times": 0 no limit. What it does: "drop": true; "delay_ns"; "reorder" (packets that go first);
-// "duplicate"; "truncate" (bytes); "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number
-// or a name of the value); "flip":
+// A fault of packets. What it concerns: "direction" "in"|"out" (default out); "qps", "peers",
+// "opcodes" as in captures; "psn", or with "psn_from_first": true counted from the first packet;
+// "pass"; "cm": "req", ... (a message of the connection manager); and fault_occasions.h. What it
+// does: "drop": true; "delay_ns"; "reorder" (packets that go first); "duplicate"; "truncate"
+// (bytes); "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number or a name of the value);
+// "flip":
 // ["payload:3", ...] (headers, payload or icrc, and a bit); "icrc": "fix"|"keep" (default: fix
 // after "set", keep otherwise).
 absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& request);
@@ -23,8 +23,9 @@ absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& reque
 nlohmann::json DescribeFault(uint32_t id, const dataplane::FaultSettings& settings,
                              const dataplane::FaultSnapshot& counters);
 
-// {"device": NAME} and one of "add": a fault; "remove": its number; "clear": true; or none of them.
-// Returns the device's faults.
+// {"device": NAME} and one of "add": a fault of packets, completions or calls
+// (completion_fault_requests.h, call_fault_requests.h); "remove": its number; "clear": true; or
+// none of them. Returns the device's faults.
 absl::StatusOr<nlohmann::json> RunFaultCommand(const Services& services,
                                                const nlohmann::json& request);
 

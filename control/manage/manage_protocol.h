@@ -18,6 +18,7 @@ inline constexpr char kCaptureCommand[] = "capture";
 inline constexpr char kImpairCommand[] = "impair";
 inline constexpr char kFaultCommand[] = "fault";
 inline constexpr char kLinkCommand[] = "link";
+inline constexpr char kEventCommand[] = "event";
 inline constexpr char kAddressCommand[] = "address";
 inline constexpr char kRouteCommand[] = "route";
 inline constexpr char kProbeCommand[] = "probe";

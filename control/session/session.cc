@@ -193,6 +193,7 @@ void Session::Pause() {
 }
 
 bool Session::Resume() {
+  if (delayed_.has_value()) return ContinueDelayed();
   if (held_answer_.has_value()) {
     if (shard_->HasUnfinishedCopies() && MonotonicNow() < held_answer_->deadline) return false;
   } else if (MustWait()) {
@@ -257,6 +258,10 @@ void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
   absl::Status status =
       OrRefuse([&] { return DecodeRequest(message, fd_count, limits_, request_); });
+  if (!SufferFaults(status, fds)) BeginRequest(status, fds);
+}
+
+void Session::BeginRequest(absl::Status status, const FdsPointer& fds) {
   bool waits = false;
   if (status.ok()) {
     status = OrRefuse([&] {

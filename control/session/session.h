@@ -111,7 +111,13 @@ class Session {
   void HandleDescriptors(const ForeignMessage* message);
   void RefuseDescriptors(std::span<const std::byte> message);
   void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  void BeginRequest(absl::Status status, const FdsPointer& fds);
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
+  // session_faults.cc
+  // What the device's faults do to request_, which was decoded with this status. True: the session
+  // continues with it later.
+  bool SufferFaults(absl::Status& status, const FdsPointer& fds);
+  bool ContinueDelayed();
   // `findings`: the request has used some, so it cannot be handled a second time.
   enum class FindingsUse : uint8_t { kNone, kUsed };
   void AnswerRequest(absl::Status status, const FdsPointer& fds, FindingsUse findings);
@@ -341,8 +347,15 @@ class Session {
   uint64_t waiting_path_ = 0;        // or this
   Part next_part_;                   // or this
   std::optional<FdsPointer> retry_;  // or its second try, with these descriptors
-  bool deferred_ = false;            // the answer to a request comes later
-  bool paused_ = false;              // see Resume
+  // A request that a fault delays.
+  struct DelayedRequest {
+    absl::Status status;
+    FdsPointer fds;
+    roce::TimeNs until;
+  };
+  std::optional<DelayedRequest> delayed_;
+  bool deferred_ = false;  // the answer to a request comes later
+  bool paused_ = false;    // see Resume
   bool disconnected_ = false;
   uint32_t next_target_ = 0;  // handle from which CloseSomeTargets continues
   // An answer to request_ that waits for copies.

@@ -155,6 +155,13 @@ void SessionServer::End(uint32_t number) {
   for (int i = 0; i < kPartsAtOnce; ++i) ReleaseSome(number);
 }
 
+void SessionServer::EndAll(const Device& device) {
+  for (const auto& [number, session] : sessions_) {
+    if (session->device() != &device) continue;
+    services_.loop.Post([this, ended = number] { End(ended); });
+  }
+}
+
 void SessionServer::ReleaseSome(uint32_t number) {
   const auto it = ending_.find(number);
   if (it == ending_.end() || it->second->ReleaseSome()) return;
@@ -176,10 +183,15 @@ void SessionServer::ReleaseSome() {
 
 void SessionServer::ResumePaused(roce::TimeNs now) {
   if (now < next_resume_) return;
-  std::erase_if(paused_, [&](uint32_t number) {
-    const auto it = sessions_.find(number);
-    return it == sessions_.end() || it->second->Resume();
-  });
+  // A session that resumes may pause again: then it is appended.
+  for (size_t i = 0; i < paused_.size();) {
+    Session* const session = Find(paused_[i]);
+    if (session == nullptr || session->Resume()) {
+      paused_.erase(paused_.begin() + static_cast<ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
   next_resume_ = paused_.empty() ? roce::kNever : now + kResumeNs;
 }
 

@@ -29,6 +29,8 @@ class SessionServer {
 
   const std::map<uint32_t, std::unique_ptr<Session>>& sessions() const { return sessions_; }
   uint64_t refused() const { return refused_; }  // number of refused connections
+  // Ends the device's sessions soon: for their programs, the device is dead.
+  void EndAll(const Device& device);
 
   // For the loop's deadlines: connections that do not open a device in time are closed, and long
   // requests are continued.

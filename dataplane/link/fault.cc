@@ -2,7 +2,6 @@
 
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
-#include "memory/split_mix.h"
 #include "roce/headers.h"
 #include "roce/icrc.h"
 #include "roce/opcode.h"
@@ -55,6 +54,22 @@ std::span<std::byte> PartOf(std::span<std::byte> packet, PacketPart part) {
   return {};
 }
 
+// The attribute ID of a message of the communication manager (IBTA vol 1, 13.4.3 and 16.7.1); 0:
+// another packet.
+uint16_t CmMessageOf(std::span<const std::byte> transport) {
+  constexpr size_t kMad = roce::Bth::kBytes + roce::Deth::kBytes;
+  constexpr size_t kClass = kMad + 1;
+  constexpr size_t kAttribute = kMad + 16;
+  constexpr std::byte kCommunicationManagement{7};
+  if (transport.size() < kAttribute + sizeof(uint16_t)) return 0;
+  const roce::Bth bth = roce::Bth::Load(transport.data());
+  if (bth.opcode != roce::Opcode::kUdSendOnly || bth.dest_qpn != roce::kGsiQpn ||
+      transport[kClass] != kCommunicationManagement) {
+    return 0;
+  }
+  return roce::LoadBe<uint16_t>(transport.data() + kAttribute);
+}
+
 }  // namespace
 
 FaultSnapshot Fault::Snapshot() const {
@@ -85,16 +100,11 @@ void FaultLane::Apply(std::span<std::byte> frame, std::span<std::byte> transport
 bool FaultLane::Hits(std::span<const std::byte> transport, uint64_t now_ns) {
   const FaultMatch& match = fault_.settings.match;
   const uint64_t age_ns = now_ns > fault_.began_ns ? now_ns - fault_.began_ns : 0;
-  if (age_ns < match.after_ns) return false;
-  if (match.for_ns != 0 && age_ns - match.after_ns >= match.for_ns) return false;
+  if (!match.when.IsInTime(age_ns)) return false;
   if (!match.filter.MatchesAll() && !MatchesPacket(match.filter, transport)) return false;
+  if (match.cm_message != 0 && CmMessageOf(transport) != match.cm_message) return false;
   if (match.psn.has_value() && !HasPsn(transport)) return false;
-  if (!IsChosen(fault_.matched.fetch_add(1, std::memory_order_relaxed) + 1)) return false;
-  uint64_t hit = fault_.hit.load(std::memory_order_relaxed);
-  do {
-    if (match.times != 0 && hit >= match.times) return false;
-  } while (!fault_.hit.compare_exchange_weak(hit, hit + 1, std::memory_order_relaxed));
-  return true;
+  return match.when.Count(fault_.matched, fault_.hit);
 }
 
 // Whether the packet has the PSN of the match, and passes for the right time.
@@ -113,13 +123,6 @@ bool FaultLane::HasPsn(std::span<const std::byte> transport) {
   if (bth.psn != wanted) return false;
   ++flow->passes;
   return match.pass == 0 || flow->passes == match.pass;
-}
-
-// `number`: of the packet among those that match, from 1.
-bool FaultLane::IsChosen(uint64_t number) {
-  const FaultMatch& match = fault_.settings.match;
-  if (number < match.nth || (number - match.nth) % match.every != 0) return false;
-  return match.chance == kAlways || memory::SplitMix::At(match.seed, number) >> 32 < match.chance;
 }
 
 FaultLane::Flow* FaultLane::FlowOf(roce::Qpn qpn, bool is_response, roce::Psn psn) {

@@ -68,7 +68,6 @@ class FaultLane {
   }
   bool Hits(std::span<const std::byte> transport, uint64_t now_ns);
   bool HasPsn(std::span<const std::byte> transport);
-  bool IsChosen(uint64_t number);
   void Change(std::span<std::byte> frame, std::span<std::byte> transport);
   Flow* FlowOf(roce::Qpn qpn, bool is_response, roce::Psn psn);
 

@@ -52,14 +52,18 @@ bool CompletionQueue::MakeRoom(const OnShard& shard) {
     consumer_ = consumer;
     return true;
   }
-  if (ignore_overrun_) return false;
+  if (!ignore_overrun_) Overflow(shard);
+  return false;
+}
+
+void CompletionQueue::Overflow(const OnShard& shard) {
+  if (overflowed()) return;
   overflowed_.store(true, std::memory_order_relaxed);
   events_->NoteOverflow(shard, *this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
   if (context_.SendAsyncEvent(shard, user_handle(), kEventCqError)) {
     async_events_.store(async_events() + 1, std::memory_order_relaxed);
   }
-  return false;
 }
 
 void CompletionQueue::PublishWithheld() {

@@ -79,6 +79,8 @@ class CompletionQueue {
 
   VerbsContext& context() const { return context_; }
   uint32_t& walked(const OnShard&) { return walked_; }
+  // IBTA vol 1, 11.6.3.2: takes no more entries, and its queue pairs fail.
+  void Overflow(const OnShard& shard);
 
   // ---- Control thread
   // After kCopyFirst, until all visible entries are copied: copies `most` of them. The lcore goes
@@ -164,7 +166,7 @@ inline void CompletionQueue::Fill(roci_abi_cqe& entry, const roce::Completion& c
                             (is_send           ? ROCI_ABI_CQE_SEND
                              : owner.is_shared ? ROCI_ABI_CQE_SRQ
                                                : 0));
-  entry.vendor_error = 0;
+  entry.vendor_error = static_cast<uint32_t>(completion.status);  // not 0 for errors
   entry.byte_length = completion.byte_length;
   entry.immediate = completion.immediate;
   entry.qpn = owner.qpn;

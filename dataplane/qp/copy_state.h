@@ -24,7 +24,8 @@ struct CopyWait {
   memory::ListLink<QueuePair> link;
 };
 
-// Payloads of acknowledged packets that could not be written.
+// Payloads of acknowledged packets that could not be written, or a completion to which an error was
+// given.
 class CopyFault {
  public:
   bool failed() const { return failed_; }
@@ -43,6 +44,12 @@ class CopyFault {
     if (!fault_.of_request || roce::Distance(psn, fault_.psn) > 0) fault_.psn = psn;
     fault_.of_request = true;
   }
+  // A completion has reported an error that did not happen. Later ones are flushed.
+  void Inject(bool is_send) {
+    failed_ = true;
+    later_ = roce::CompletionStatus::kWorkRequestFlushed;
+    (is_send ? fault_.send_reported : fault_.recv_reported) = true;
+  }
   // The batch is settled: everything that is still to come follows the fault.
   void EndBatch() { place_ = 0; }
   // Whether the fault comes before what follows `places` payloads of the batch.
@@ -51,13 +58,14 @@ class CopyFault {
   // `completion` follows the fault: a success becomes an error, which reports the fault.
   void ReportIn(roce::Completion& completion, bool is_send) {
     if (completion.status != roce::CompletionStatus::kSuccess) return;
-    completion.status = roce::CompletionStatus::kLocalProtectionError;
+    completion.status = later_;
     (is_send ? fault_.send_reported : fault_.recv_reported) = true;
   }
 
  private:
   bool failed_ = false;
   uint32_t place_ = 0;  // of the first failed payload
+  roce::CompletionStatus later_ = roce::CompletionStatus::kLocalProtectionError;
   roce::PlaceFault fault_{};
 };
 

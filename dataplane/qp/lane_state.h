@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "dataplane/base/counters.h"
 #include "dataplane/base/on_shard.h"
@@ -12,6 +13,8 @@
 #include "roce/types.h"
 
 namespace roci::dataplane {
+
+struct CompletionFault;
 
 // Touched by that lcore only; any thread may read the counters.
 class LaneState {
@@ -28,6 +31,7 @@ class LaneState {
   LaneCounters counters;
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
   ReceiveQueueTable receive_queues;
+  std::span<CompletionFault* const> completion_faults;
 
  protected:
   LaneState(const roce::Mac& address, const std::optional<roce::CongestionParameters>& parameters)

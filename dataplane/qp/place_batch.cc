@@ -119,7 +119,11 @@ void PlaceBatch::Report(Deferred& late) {
   const bool follows_fault = fault.Precedes(late.places);
   switch (late.kind) {
     case DeferredKind::kCompletion:
-      if (follows_fault) fault.ReportIn(late.completion, late.is_send);
+      if (follows_fault) {
+        fault.ReportIn(late.completion, late.is_send);
+      } else if (!fault.failed()) {
+        late.host->SufferFaults(late.completion, late.is_send);
+      }
       late.cq->Write(late.host->OnThisShard(), late.completion, late.owner, late.is_send,
                      late.host->now_ns());
       break;

@@ -8,14 +8,13 @@
 namespace roci::dataplane {
 
 void QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
-  if (context_ != nullptr) {
-    SendTo(shard, *context_, user_handle_,
-           is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event), sent_);
-    return;
-  }
+  SendNumber(shard, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event));
+}
+
+void QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
+  if (context_ != nullptr) return SendTo(shard, *context_, user_handle_, type, sent_);
   for (TargetOpening* opening : openings_) {
-    SendTo(shard, *opening->context, opening->user_handle, EventNumber(event),
-           opening->async_events);
+    SendTo(shard, *opening->context, opening->user_handle, type, opening->async_events);
   }
 }
 

@@ -30,6 +30,8 @@ class QueuePairEvents {
 
   // ---- On the shard
   void Send(const OnShard& shard, roce::QpEvent event);
+  // `type`: of enum ibv_event_type.
+  void SendNumber(const OnShard& shard, uint32_t type);
   // XRC receive only.
   void Add(const OnShard&, TargetOpening& opening) { openings_.push_back(&opening); }
   void Remove(const OnShard&, const TargetOpening& opening) { std::erase(openings_, &opening); }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/receive_queue_table.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
@@ -77,11 +78,25 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
   Complete(*queues_.recv_cq, completion, queues_.recv_owner, false);
 }
 
-// The queue pair has failed and will be moved to ERR: no completion succeeds any more.
-void QueuePairHost::CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
-                                        const CompletionOwner& who, bool is_send) {
-  copy_state_.fault().ReportIn(completion, is_send);
+// A queue pair that has failed will be moved to ERR: none of its completions succeeds any more.
+void QueuePairHost::CompleteWithFaults(CompletionQueue& cq, roce::Completion completion,
+                                       const CompletionOwner& who, bool is_send) {
+  if (copy_state_.fault().failed()) {
+    copy_state_.fault().ReportIn(completion, is_send);
+  } else {
+    SufferFaults(completion, is_send);
+  }
   cq.Write(OnThisShard(), completion, who, is_send, now_ns());
+}
+
+void QueuePairHost::SufferFaults(roce::Completion& completion, bool is_send) {
+  if (completion.status != roce::CompletionStatus::kSuccess) return;
+  for (CompletionFault* fault : services_.lane->completion_faults) {
+    if (!fault->Hits(qpn(), completion.opcode, now_ns())) continue;
+    completion.status = fault->settings.status;
+    copy_state_.fault().Inject(is_send);
+    return;
+  }
 }
 
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {

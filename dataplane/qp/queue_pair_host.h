@@ -234,12 +234,14 @@ class QueuePairHost {
                 bool is_send) {
     if (IsHeld() && HeldPlaces().Defer(*this, cq, completion, who, is_send)) [[unlikely]]
       return;
-    if (!copy_state_.fault().failed()) [[likely]] {
+    if (!copy_state_.fault().failed() && services_.lane->completion_faults.empty()) [[likely]] {
       cq.Write(OnThisShard(), completion, who, is_send, now_ns());
     } else {
-      CompleteBehindFault(cq, completion, who, is_send);
+      CompleteWithFaults(cq, completion, who, is_send);
     }
   }
+  // The device's faults of completions may give an error to a success.
+  void SufferFaults(roce::Completion& completion, bool is_send);
   // Of a held queue pair.
   PlaceBatch& HeldPlaces() const { return copy_state_.held_by()->places(OnThisShard()); }
   AppCopies* CopiesOfQueue(const roce::Packet& packet) const;
@@ -255,8 +257,8 @@ class QueuePairHost {
   memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
   void CompleteShared(const roce::Completion& completion);
-  void CompleteBehindFault(CompletionQueue& cq, roce::Completion completion,
-                           const CompletionOwner& who, bool is_send);
+  void CompleteWithFaults(CompletionQueue& cq, roce::Completion completion,
+                          const CompletionOwner& who, bool is_send);
   void CompleteOwnSend(const roce::Completion& completion);
   bool FindReceiveQueue(uint32_t number);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,

@@ -60,6 +60,8 @@ class SharedReceiveQueue {
   bool broken() const { return broken_; }
   // IBTA vol 1, 11.6.3.5: the queue is broken, and a queue pair that needs it fails.
   void Fail(const OnShard& shard);
+  // `type`: of enum ibv_event_type.
+  void RaiseEvent(const OnShard& shard, uint32_t type);
   // Raises one event when fewer than `limit` WQEs are left; then the limit is 0 (none).
   void SetLimit(const OnShard&, uint32_t limit) { limit_ = limit; }
   uint32_t limit(const OnShard&) const { return limit_; }
@@ -79,7 +81,6 @@ class SharedReceiveQueue {
   bool TakeSlot(const OnShard& shard, uint32_t& slot);
   uint32_t CountPosted(const OnShard& shard);
   void CheckLimit(const OnShard& shard);
-  void RaiseEvent(const OnShard& shard, uint32_t type);
   std::byte* Slot(uint32_t slot) const { return slots_ + size_t{slot} * stride_; }
 
   roci_abi_srq* header_ = nullptr;

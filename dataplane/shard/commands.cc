@@ -175,4 +175,21 @@ void ShardClient::Do(const RaiseEvent& command) {
   });
 }
 
+void ShardClient::Do(const RaiseQueuePairEvent& command) {
+  lcore_->Call(
+      [&](const OnShard& shard) { command.qp.events(shard).SendNumber(shard, command.type); });
+}
+
+void ShardClient::Do(const RaiseReceiveQueueEvent& command) {
+  lcore_->Call([&](const OnShard& shard) { command.srq.RaiseEvent(shard, command.type); });
+}
+
+void ShardClient::Do(const BreakCompletionQueue& command) {
+  lcore_->Call([&](const OnShard& shard) { command.cq.Overflow(shard); });
+}
+
+void ShardClient::Do(const BreakReceiveQueue& command) {
+  lcore_->Call([&](const OnShard& shard) { command.srq.Fail(shard); });
+}
+
 }  // namespace roci::dataplane

@@ -262,10 +262,27 @@ struct ReturnAsyncEvents {
 struct ReturnCompletionEvents {
   std::span<CompletionQueue* const> queues;  // one event each
 };
-// Sends an asynchronous event to the program. It may be lost: see AsyncEvents.
+// Sends an asynchronous event to the program. It may be lost: see AsyncEvents. `type`: of enum
+// ibv_event_type.
 struct RaiseEvent {
-  uint64_t element;
+  uint64_t element;  // not an object of the program: those count their events
   uint32_t type;
+};
+struct RaiseQueuePairEvent {
+  QueuePair& qp;
+  uint32_t type;
+};
+struct RaiseReceiveQueueEvent {
+  SharedReceiveQueue& srq;
+  uint32_t type;
+};
+// As if it had overflowed, with the event.
+struct BreakCompletionQueue {
+  CompletionQueue& cq;
+};
+// As if its ring had impossible contents, with the event.
+struct BreakReceiveQueue {
+  SharedReceiveQueue& srq;
 };
 
 }  // namespace roci::dataplane

@@ -1,9 +1,10 @@
-// Adds exact faults of a device between its lanes and its port.
+// Adds exact faults of a device: of packets between its lanes and its port, and of completions.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/clock.h"
 #include "dataplane/link/link_tap.h"
+#include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/qpn_space.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
@@ -19,7 +20,7 @@ absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) 
                      " faults, the most possible: delete one of them (roci fault del)"));
   }
   OpenTaps();
-  faults_.push_back(std::make_unique<FaultRule>(++last_fault_id_, settings, Clock::Monotonic()));
+  faults_.push_back(std::make_unique<FaultRule>(TakeFaultId(), settings, Clock::Monotonic()));
   FaultRule& rule = *faults_.back();
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule.lanes.push_back(std::make_unique<FaultLane>(rule.fault));
@@ -43,7 +44,58 @@ bool ShardedDevice::RemoveFault(uint32_t id) {
   return true;
 }
 
+absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
+    const CompletionFaultSettings& settings) {
+  if (completion_faults_.size() == kMostCompletionFaults) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has ", kMostCompletionFaults,
+                     " faults of completions, the most possible: delete one of them (roci fault "
+                     "del)"));
+  }
+  completion_faults_.push_back(
+      std::make_unique<CompletionFault>(TakeFaultId(), settings, Clock::Monotonic()));
+  std::vector<CompletionFault*> faults = used_completion_faults_;
+  faults.push_back(completion_faults_.back().get());
+  UseCompletionFaults(std::move(faults));
+  return completion_faults_.back()->id;
+}
+
+bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
+  const auto it =
+      std::ranges::find(completion_faults_, id, [](const auto& fault) { return fault->id; });
+  if (it == completion_faults_.end()) return false;
+  std::vector<CompletionFault*> faults = used_completion_faults_;
+  std::erase(faults, it->get());
+  UseCompletionFaults(std::move(faults));
+  completion_faults_.erase(it);
+  return true;
+}
+
+std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
+  std::vector<CompletionFaultState> states;
+  for (const auto& fault : completion_faults_) {
+    states.push_back({fault->id, fault->settings, fault->matched.load(std::memory_order_relaxed),
+                      fault->hit.load(std::memory_order_relaxed)});
+  }
+  return states;
+}
+
+void ShardedDevice::UseCompletionFaults(std::vector<CompletionFault*> faults) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+      lanes_[i]->completion_faults = faults;
+    });
+  }
+  used_completion_faults_ = std::move(faults);
+}
+
 void ShardedDevice::FreeQpn(roce::Qpn qpn) {
+  for (size_t i = completion_faults_.size(); i-- > 0;) {
+    const CompletionFaultSettings& settings = completion_faults_[i]->settings;
+    if (settings.qpns.size() == 1 && settings.qpns.front() == qpn) {
+      RemoveCompletionFault(completion_faults_[i]->id);
+    }
+  }
   for (size_t i = faults_.size(); i-- > 0;) {
     const FrameFilter& filter = faults_[i]->fault.settings.match.filter;
     if (filter.qpns.size() == 1 && filter.qpns.front() == qpn) RemoveFault(faults_[i]->id);

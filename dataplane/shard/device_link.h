@@ -1,5 +1,5 @@
 // What a device's taps apply: an impairment rule (its settings, its part on every lcore, and the
-// shared bottleneck) and a fault.
+// shared bottleneck) and a fault of packets.
 #pragma once
 
 #include <memory>

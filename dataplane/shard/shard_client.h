@@ -116,6 +116,10 @@ class ShardClient {
   void Do(const ReturnAsyncEvents& command);
   void Do(const ReturnCompletionEvents& command);
   void Do(const RaiseEvent& command);
+  void Do(const RaiseQueuePairEvent& command);
+  void Do(const RaiseReceiveQueueEvent& command);
+  void Do(const BreakCompletionQueue& command);
+  void Do(const BreakReceiveQueue& command);
 
   // The shard's side of the context.
   VerbsContext& context(const OnShard&) { return *context_; }

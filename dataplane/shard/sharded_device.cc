@@ -15,6 +15,7 @@
 #include "dataplane/base/frame_ring.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
+#include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/qpn_space.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shard_services.h"

@@ -16,6 +16,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/types/completion_fault_settings.h"
 #include "dataplane/types/fault_settings.h"
 #include "dataplane/types/flow_rule.h"
 #include "dataplane/types/impairment_settings.h"
@@ -29,6 +30,7 @@ struct rte_ring;
 namespace roci::dataplane {
 
 class CaptureTap;
+struct CompletionFault;
 class Dataplane;
 class DeviceLane;
 class EthdevPort;
@@ -148,6 +150,13 @@ class ShardedDevice {
   absl::StatusOr<uint32_t> AddFault(const FaultSettings& settings);
   // False: there is no such fault. Held frames go on when they are due.
   bool RemoveFault(uint32_t id);
+  // Faults of completions: as those of packets. ResourceExhausted: there are kMostCompletionFaults.
+  static constexpr size_t kMostCompletionFaults = 64;
+  absl::StatusOr<uint32_t> AddCompletionFault(const CompletionFaultSettings& settings);
+  bool RemoveCompletionFault(uint32_t id);
+  std::vector<CompletionFaultState> CompletionFaults() const;
+  // A number for a fault of another kind, which no other fault of the device has or had.
+  uint32_t TakeFaultId() { return ++last_fault_id_; }
   std::vector<FaultState> Faults() const;
 
   DeviceSnapshot Snapshot() const;
@@ -178,6 +187,7 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
+  void UseCompletionFaults(std::vector<CompletionFault*> faults);
   void RemoveRule(size_t index);
 
   Dataplane& dataplane_;
@@ -205,6 +215,8 @@ class ShardedDevice {
   std::vector<CaptureTap*> captures_;
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<FaultRule>> faults_;
+  std::vector<std::unique_ptr<CompletionFault>> completion_faults_;
+  std::vector<CompletionFault*> used_completion_faults_;  // by the lanes
   uint32_t last_fault_id_ = 0;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };

@@ -1,10 +1,11 @@
-// An exact fault: which packets it concerns, and what it does to them.
+// An exact fault of packets: which ones it concerns, and what it does to them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "dataplane/types/fault_occasions.h"
 #include "dataplane/types/frame_filter.h"
 #include "dataplane/types/impairment_settings.h"
 #include "roce/packet_fields.h"
@@ -21,18 +22,11 @@ struct FaultMatch {
   bool psn_from_first = false;
   // With `psn`: only when a packet with this PSN passes for the n-th time. 0: every time.
   uint64_t pass = 0;
-  // Times since the fault was added. `for_ns` 0: for ever.
-  uint64_t after_ns = 0;
-  uint64_t for_ns = 0;
-  // Of the packets for which all of this holds: begins with the n-th (from 1), and concerns every
-  // n-th from there on.
-  uint64_t nth = 1;
-  uint64_t every = 1;
-  // Of these, as decided by the seed and the packet's number.
-  Chance chance = kAlways;
-  uint64_t seed = 0;
-  // Most packets to hit. 0: no limit.
-  uint64_t times = 0;
+  // The communication manager's messages with this attribute ID (IBTA vol 1, 16.7.3); 0: any
+  // packet.
+  uint16_t cm_message = 0;
+  // Of the packets for which all of this holds.
+  FaultOccasions when;
 };
 
 struct FieldChange {

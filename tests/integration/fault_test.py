@@ -9,12 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import unittest
 
 from harness import LIMIT_S, Daemon, Pair, Programs, await_
 
 PROGRAMS, LABORATORY = None, None
 ACROSS = ('roci0', 'roci1')  # server, client
+ADDRESSES = ('10.99.0.1', '10.99.0.2')
 # Each message is acknowledged and reported, and timeouts are short.
 SEND = ['ib_send_bw', '-x', '1', '-F', '-s', '8', '-Q', '1', '-u', '8']
 RETRY_EXCEEDED, ACCESS_ERROR = 12, 10  # IBV_WC_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR
@@ -67,7 +69,7 @@ class FaultTest(unittest.TestCase):
         return sum(device['counters'].get(name, 0) for device in self.daemon.show('counters'))
 
     def test_retry_exceeded_at_exactly_the_thousandth_message(self):
-        device = self.recipe('--drop', '--times')
+        device = self.recipe('--times', '0')
         output = self.client_of(*SEND, '-n', '5000')
         self.assertIn(f'Failed status {RETRY_EXCEEDED}', output)
         self.assertRegex(output, r'ccnt=999\b')
@@ -134,7 +136,13 @@ class FaultTest(unittest.TestCase):
                 (['add', 'roci0', '--drop', '--nth', 'x'], 2, 'x is not a number'), (['add', 'roci0', '--drop', '--psn', '+'], 2, 'PSN'),
                 (['add', 'roci\udcff', '--drop'], 1, 'no device'), (['add', 'roci0', '--drop', '--for', '0s'], 2, 'not a time'),
                 (['add', 'roci0', '--drop', '--after', '86401s'], 2, 'not a time'), (['add', 'roci0', '--delay', '6s'], 2, '5s'),
-                (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 2, 'RC_SENT'), (['del', 'roci0', 'each'], 2, 'each'), (['list'], 2, 'DEV')):
+                (['add', 'roci0', '--drop', '--opcode', 'RC_SENT'], 2, 'RC_SENT'), (['del', 'roci0', 'each'], 2, 'each'), (['list'], 2, 'DEV'),
+                (['add', 'roci0', '--verb', 'reg_mt', '--errno', 'EIO'], 1, 'nearest is reg_mr'),
+                (['add', 'roci0', '--verb', 'reg_mr', '--drop'], 1, 'no "drop"'), (['add', 'roci0', '--cm', 'rpe', '--drop'], 1, 'nearest is re'),
+                (['add', 'roci0', '--errno', 'EIO'], 1, 'no "errno"'),
+                (['add', 'roci0', '--completion', 'read', '--status', 'rem_op_err'], 1, 'nearest is'),
+                (['add', 'roci0', '--completion', 'send', '--status', 'rem_err'], 1, 'nearest is rem_op_err'),
+                (['add', 'roci0', '--completion', 'send'], 1, '"status"'), (['add', 'roci0', '--verb', 'reg_mr', '--delay', '61s'], 2, '60s')):
             done = self.roci('fault', *arguments, check=False)
             self.assertIn(says, done.stderr, arguments)
             self.assertEqual(done.returncode, status, arguments)
@@ -194,6 +202,58 @@ class FaultTest(unittest.TestCase):
         # A later command replaces the time of an earlier one.
         self.roci('link', 'down', 'roci0', '--for', '1ms')
         self.assertTrue(await_(lambda: self.port('roci0')['state'] == 'active'))
+
+    def test_a_completion_reports_an_error(self):
+        device = self.recipe('--completion')
+        output = self.client_of(*SEND, '-n', '5000')
+        self.assertIn('Failed status 11', output)
+        self.assertRegex(output, r'ccnt=99\b')
+        self.assertEqual(self.counters(device), {'matched': 100, 'hit': 1})
+        self.roci('fault', 'del', device, 'all')
+        # Receives, and memory that is not mapped.
+        self.roci('fault', 'add', 'roci0', '--completion', 'recv', '--status', 'loc_prot_err', '--nth', '7')
+        pair = Pair(self.daemon, ACROSS, ['ibv_rc_pingpong', '-g', '1', '-n', '20'])
+        self.addCleanup(pair.kill)
+        self.assertIn('Failed status local protection error (4)', pair.connect().result())
+        self.assertEqual(self.counters('roci0')['hit'], 1)
+
+    def test_a_call_fails(self):
+        device = self.recipe('--errno', 'ENOMEM')
+        output = self.client_of(*SEND, '-n', '10')
+        self.assertIn('allocate MR', output)
+        self.assertEqual(self.counters(device)['hit'], 1)
+        self.run_pair(*SEND, '-n', '10')
+        self.roci('fault', 'del', device, 'all')
+        self.roci('fault', 'add', device, '--verb', 'open_device', '--errno', '13', '--program', 'ibv_devinfo')
+        done = self.daemon.start('ibv_devinfo', '-d', device)
+        self.assertIn('Failed to open device', done.communicate(timeout=LIMIT_S)[0])
+        self.assertNotEqual(done.returncode, 0)
+        self.run_pair(*SEND, '-n', '10')
+
+    def test_a_call_takes_longer(self):
+        device = self.recipe('--verb', '--delay')
+        began = time.monotonic()
+        self.run_pair(*SEND, '-n', '10')
+        self.assertGreater(time.monotonic() - began, 0.5)
+        self.assertEqual(self.counters(device)['hit'], 1)
+        # A program that is killed while its call is delayed leaves nothing.
+        self.roci('fault', 'add', device, '--verb', 'query_device', '--delay', '60s')
+        waits = self.daemon.start('ibv_devinfo', '-d', device)
+        self.assertTrue(await_(lambda: json.loads(self.roci('fault', 'list', device, '--json').stdout)[1]['counters']['hit'] == 1))
+        waits.kill()
+        waits.communicate(timeout=LIMIT_S)
+        self.assertTrue(await_(lambda: not self.daemon.show('apps')))
+
+    def test_a_lost_message_of_the_connection_manager_is_repeated(self):
+        device = self.recipe('--cm')
+        server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '3')
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', '3', '-v')
+        self.addCleanup(client.kill)
+        output, _ = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, output)
+        self.assertEqual((self.counters(device)['hit'], self.counters(device)['matched'] >= 2), (1, True))
 
     def test_every_command_of_the_document_is_accepted(self):
         commands = recipes()

@@ -21,6 +21,7 @@ TEST(FaultRequestsTest, AFaultIsDescribedAsItWasAsked) {
         R"({"direction":"out","after_ns":1,"for_ns":2,"nth":3,"every":4,"chance":0.25,"seed":7,
             "reorder":9})",
         R"({"direction":"out","drop":true,"nth":5,"times":0})",
+        R"({"direction":"out","cm":"sidr_rep","drop":true})",
         R"({"direction":"out","duplicate":2,"truncate":3,"ecn":true})",
         R"({"direction":"out","set":["bth.psn+=1","bth.psn-=2","aeth.syndrome=98"],"icrc":"keep",
             "flip":["headers:0","payload:9","icrc:31"]})"}) {
@@ -35,7 +36,9 @@ TEST(FaultRequestsTest, AFaultIsDescribedAsItWasAsked) {
 }
 
 TEST(FaultRequestsTest, OnePacketUnlessItSaysHowMany) {
-  const auto times = [](const char* text) { return DecodeFault(Json::parse(text))->match.times; };
+  const auto times = [](const char* text) {
+    return DecodeFault(Json::parse(text))->match.when.times;
+  };
   EXPECT_EQ(times(R"({"drop":true})"), 0u);
   EXPECT_EQ(times(R"({"drop":true,"nth":5})"), 1u);
   EXPECT_EQ(times(R"({"drop":true,"nth":5,"times":0})"), 0u);
@@ -69,6 +72,8 @@ TEST(FaultRequestsTest, NonsenseIsRefusedWithTheReason) {
                          {R"({"drop":true,"delay_ns":5})", "nothing else"},
                          {R"({"delay_ns":5,"reorder":5})", "either"},
                          {R"({"drop":1})", "true or false"},
+                         {R"({"drop":true,"cm":"rpe"})", "nearest is re"},
+                         {R"({"drop":true,"cm":16})", "\"cm\""},
                          {R"({"dropp":true})", "nearest is \"drop\""},
                          {R"({"drop":true,"direction":"both"})", "in or out"},
                          {R"({"drop":true,"psn":16777216})", "up to 16777215"},

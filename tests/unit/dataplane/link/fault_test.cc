@@ -35,6 +35,20 @@ const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 constexpr uint32_t kQpn = 5;
 constexpr size_t kPayloadBytes = 8;
 
+Bytes Datagram(uint32_t qpn, const Bytes& payload) {
+  roce::Path path;
+  path.src_gid = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 1}});
+  path.dst_gid = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 2}});
+  const roce::FrameTemplate tmpl(path);
+  roce::TxPacket tx;
+  tx.opcode = roce::Opcode::kUdSendOnly;
+  tx.dest_qpn = roce::Qpn(qpn);
+  tx.payload_length = static_cast<uint32_t>(payload.size());
+  Bytes frame(roce::FrameBytes(tmpl, tx));
+  roce::EncodeFrame(tmpl, tx, payload.data(), 0, frame.data());
+  return frame;
+}
+
 Bytes Packet(roce::Opcode opcode, uint32_t psn, uint32_t qpn = kQpn, bool is_ipv6 = false) {
   roce::Path path;
   path.src_gid = is_ipv6 ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, 1}});
@@ -112,9 +126,9 @@ TEST(FaultMatchTest, CountsChooseExactly) {
                            {2, 4, 2, {1, 5}},
                            {11, 1, 0, {}}}) {
     FaultSettings settings = Drop();
-    settings.match.nth = each.nth;
-    settings.match.every = each.every;
-    settings.match.times = each.times;
+    settings.match.when.nth = each.nth;
+    settings.match.when.every = each.every;
+    settings.match.when.times = each.times;
     EXPECT_EQ(HitPsns(settings, psns), each.hit) << each.nth << ' ' << each.every;
   }
 }
@@ -166,8 +180,8 @@ TEST(FaultMatchTest, RequestsAndResponsesOfManyQueuePairsAreCountedApart) {
 
 TEST(FaultMatchTest, LastsFromOneTimeToAnother) {
   FaultSettings settings = Drop();
-  settings.match.after_ns = 10;
-  settings.match.for_ns = 5;
+  settings.match.when.after_ns = 10;
+  settings.match.when.for_ns = 5;
   Fault fault(settings, 1000);
   FaultLane lane(fault);
   std::string fates;
@@ -177,8 +191,8 @@ TEST(FaultMatchTest, LastsFromOneTimeToAnother) {
 
 TEST(FaultMatchTest, LcoresShareCountsAndChances) {
   FaultSettings settings = Drop();
-  settings.match.chance = dataplane::kAlways / 4;
-  settings.match.seed = 7;
+  settings.match.when.chance = dataplane::kAlways / 4;
+  settings.match.when.seed = 7;
   Psns psns(2000);
   for (uint32_t i = 0; i < psns.size(); ++i) psns[i] = i;
   const Psns alone = HitPsns(settings, psns);
@@ -192,8 +206,30 @@ TEST(FaultMatchTest, LcoresShareCountsAndChances) {
     if (fate.is_dropped) together.push_back(psn);
   }
   EXPECT_EQ(together, alone);
-  settings.match.seed = 8;
+  settings.match.when.seed = 8;
   EXPECT_NE(HitPsns(settings, psns), alone);
+}
+
+TEST(FaultMatchTest, MessagesOfTheConnectionManagerByAttribute) {
+  constexpr uint16_t kRep = 0x13;
+  constexpr size_t kMadBytes = 256;
+  const auto fate_of = [&](uint32_t qpn, uint8_t management_class, uint16_t attribute,
+                           size_t bytes) {
+    FaultSettings settings = Drop();
+    settings.match.cm_message = kRep;
+    Fault fault(settings, 0);
+    FaultLane lane(fault);
+    Bytes mad(bytes, std::byte{0});
+    mad[1] = std::byte{management_class};
+    if (bytes == kMadBytes) roce::StoreBe<uint16_t>(mad.data() + 16, attribute);
+    Bytes frame = Datagram(qpn, mad);
+    return Apply(lane, frame).is_dropped;
+  };
+  EXPECT_TRUE(fate_of(1, 7, kRep, kMadBytes));
+  EXPECT_FALSE(fate_of(1, 7, kRep + 1, kMadBytes));
+  EXPECT_FALSE(fate_of(2, 7, kRep, kMadBytes)) << "not the general service interface";
+  EXPECT_FALSE(fate_of(1, 3, kRep, kMadBytes)) << "subnet administration";
+  EXPECT_FALSE(fate_of(1, 7, kRep, 2)) << "too short";
 }
 
 TEST(FaultMatchTest, OnlyRocePackets) {
@@ -384,7 +420,7 @@ TEST_F(FaultTapTest, DropsDuplicatesDelaysAndCuts) {
 TEST_F(FaultTapTest, ExactlySoManyPacketsOvertake) {
   FaultSettings settings;
   settings.match.psn = 1;
-  settings.match.times = 1;
+  settings.match.when.times = 1;
   settings.actions.overtaken_by = 3;
   Use(settings);
   EXPECT_EQ(Send({0, 1, 2, 3, 4, 5, 6}), (Psns{0, 2, 3, 4, 1, 5, 6}));

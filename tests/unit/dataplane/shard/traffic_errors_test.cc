@@ -54,6 +54,60 @@ TEST_P(Traffic, WrongLocalKeyEndsInAnErrorAndTheQpCanBeUsedAgain) {
   EXPECT_EQ(std::memcmp(a_.memory(), b_.memory(), 64), 0);
 }
 
+TEST_P(Traffic, AFaultOfCompletionsFailsOneRequestAndFlushesThoseBehindIt) {
+  auto victim = MakePair(roce::QpType::kRc);
+  auto other = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kRdmaWrite));
+  settings.qpns = {victim->a.qp().qpn()};
+  settings.status = roce::CompletionStatus::kRemoteOperationError;
+  settings.when.nth = 2;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  const auto write = [&](uint64_t id) {
+    return ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0);
+  };
+  Complete(other->a, write(1));
+  Complete(other->a, write(2));
+  Complete(victim->a, write(3));
+  for (const uint64_t id : {4, 5}) victim->a.Post(write(id));
+  victim->a.Ring();
+  for (const auto& [id, status] : {std::pair(4u, roce::CompletionStatus::kRemoteOperationError),
+                                   std::pair(5u, roce::CompletionStatus::kWorkRequestFlushed)}) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.wr_id, id);
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(status));
+    EXPECT_NE(cqe.vendor_error, 0u);
+  }
+  EXPECT_EQ(victim->a.Inspect().state, roce::QpState::kErr);
+  Complete(other->a, write(6));
+  const auto states = a_.device().CompletionFaults();
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_EQ(states[0].hit, 1u);
+  EXPECT_TRUE(a_.device().RemoveCompletionFault(states[0].id));
+  EXPECT_FALSE(a_.device().RemoveCompletionFault(states[0].id));
+}
+
+TEST_P(Traffic, AFaultOfReceivesLeavesTheSenderGood) {
+  auto pair = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kRecv));
+  settings.status = roce::CompletionStatus::kLocalProtectionError;
+  ASSERT_TRUE(b_.device().AddCompletionFault(settings).ok());
+  for (const uint64_t id : {1, 2}) pair->b.PostRecv(id, {b_.Sge(0, 64)});
+  pair->b.Ring();
+  Complete(pair->a, Request(ROCI_ABI_WR_SEND, 3, {a_.Sge(0, 64)}));
+  for (const auto& [id, status] : {std::pair(1u, roce::CompletionStatus::kLocalProtectionError),
+                                   std::pair(2u, roce::CompletionStatus::kWorkRequestFlushed)}) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(b_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.wr_id, id);
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(status));
+  }
+  EXPECT_EQ(pair->b.Inspect().state, roce::QpState::kErr);
+  EXPECT_TRUE(b_.device().RemoveCompletionFault(b_.device().CompletionFaults()[0].id));
+}
+
 TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
   auto victim = MakePair(roce::QpType::kRc);
   auto other = MakePair(roce::QpType::kRc);

@@ -1,0 +1,135 @@
+#include "control/manage/completion_fault_requests.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "control/manage/fault_occasions.h"
+#include "control/manage/manage_request.h"
+#include "control/manage/nearest_name.h"
+#include "control/manage/request_values.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+using dataplane::CompletionFaultSettings;
+using roce::CompletionOpcode;
+using roce::CompletionStatus;
+
+template <class Value>
+struct Name {
+  const char* name;
+  Value value;
+};
+
+constexpr auto kOpcodes = std::to_array<Name<CompletionOpcode>>({
+    {"send", CompletionOpcode::kSend},
+    {"rdma_write", CompletionOpcode::kRdmaWrite},
+    {"rdma_read", CompletionOpcode::kRdmaRead},
+    {"comp_swap", CompletionOpcode::kCompareSwap},
+    {"fetch_add", CompletionOpcode::kFetchAdd},
+    {"bind_mw", CompletionOpcode::kBindMw},
+    {"local_inv", CompletionOpcode::kLocalInvalidate},
+    {"atomic_write", CompletionOpcode::kAtomicWrite},
+    {"flush", CompletionOpcode::kFlush},
+    {"recv", CompletionOpcode::kRecv},
+    {"recv_rdma_with_imm", CompletionOpcode::kRecvRdmaWithImm},
+});
+
+constexpr auto kStatuses = std::to_array<Name<CompletionStatus>>({
+    {"loc_len_err", CompletionStatus::kLocalLengthError},
+    {"loc_qp_op_err", CompletionStatus::kLocalQpOperationError},
+    {"loc_prot_err", CompletionStatus::kLocalProtectionError},
+    {"wr_flush_err", CompletionStatus::kWorkRequestFlushed},
+    {"mw_bind_err", CompletionStatus::kMwBindError},
+    {"bad_resp_err", CompletionStatus::kBadResponse},
+    {"loc_access_err", CompletionStatus::kLocalAccessError},
+    {"rem_inv_req_err", CompletionStatus::kRemoteInvalidRequest},
+    {"rem_access_err", CompletionStatus::kRemoteAccessError},
+    {"rem_op_err", CompletionStatus::kRemoteOperationError},
+    {"retry_exc_err", CompletionStatus::kRetryExceeded},
+    {"rnr_retry_exc_err", CompletionStatus::kRnrRetryExceeded},
+    {"rem_abort_err", CompletionStatus::kRemoteAborted},
+    {"fatal_err", CompletionStatus::kFatal},
+    {"resp_timeout_err", CompletionStatus::kResponseTimeout},
+    {"general_err", CompletionStatus::kGeneralError},
+});
+
+constexpr auto kKeys = std::to_array<std::string_view>({"completion", "qps", "status"});
+
+template <class Value, size_t kSize>
+absl::Status NoSuch(const char* what, const std::string& wrong,
+                    const std::array<Name<Value>, kSize>& names) {
+  std::vector<std::string_view> all;
+  for (const Name<Value>& each : names) all.emplace_back(each.name);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no ", what, " ", wrong, "; the nearest is ", std::string(NearestName(wrong, all))));
+}
+
+absl::Status TakeOpcodes(const Json& fault, std::bitset<256>& out) {
+  const absl::StatusOr<std::string> pattern = RequestText(fault, "completion");
+  if (!pattern.ok()) return pattern.status();
+  for (const auto& [name, opcode] : kOpcodes) {
+    if (fnmatch(pattern->c_str(), name, 0) == 0) out.set(static_cast<size_t>(opcode));
+  }
+  return out.any() ? absl::OkStatus() : NoSuch("completion", *pattern, kOpcodes);
+}
+
+absl::Status TakeStatus(const Json& fault, CompletionStatus& out) {
+  const absl::StatusOr<std::string> wanted = RequestText(fault, "status");
+  if (!wanted.ok()) return wanted.status();
+  const auto found = std::ranges::find(kStatuses, std::string_view(*wanted),
+                                       [](const auto& s) { return std::string_view(s.name); });
+  if (found == kStatuses.end()) return NoSuch("status", *wanted, kStatuses);
+  out = found->value;
+  return absl::OkStatus();
+}
+
+// One pattern for the opcodes: their name, or those that are all of a kind.
+Json DescribeOpcodes(const std::bitset<256>& opcodes) {
+  Json names = Json::array();
+  for (const auto& [name, opcode] : kOpcodes) {
+    if (opcodes.test(static_cast<size_t>(opcode))) names.push_back(name);
+  }
+  if (names.size() == kOpcodes.size()) return "*";
+  return names.size() == 1 ? names[0] : names;
+}
+
+}  // namespace
+
+bool IsCompletionFault(const Json& fault) {
+  return fault.is_object() && fault.contains("completion");
+}
+
+absl::StatusOr<CompletionFaultSettings> DecodeCompletionFault(const Json& fault) {
+  CompletionFaultSettings out;
+  for (const absl::Status& status :
+       {CheckFaultKeys(fault, kKeys), TakeOpcodes(fault, out.opcodes),
+        TakeStatus(fault, out.status), TakeOccasions(fault, out.when)}) {
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(fault);
+  if (!filter.ok()) return filter.status();
+  out.qpns = std::move(filter->qpns);
+  return out;
+}
+
+Json DescribeCompletionFault(const dataplane::CompletionFaultState& fault) {
+  const CompletionFaultSettings& settings = fault.settings;
+  Json out = {{"fault", fault.id}, {"completion", DescribeOpcodes(settings.opcodes)}};
+  for (const roce::Qpn qpn : settings.qpns) out["qps"].push_back(qpn.value());
+  DescribeOccasions(settings.when, out);
+  const auto status =
+      std::ranges::find(kStatuses, settings.status, [](const auto& s) { return s.value; });
+  out["status"] = status->name;
+  out["counters"] = {{"matched", fault.matched}, {"hit", fault.hit}};
+  return out;
+}
+
+}  // namespace roci::control

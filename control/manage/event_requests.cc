@@ -1,0 +1,253 @@
+#include "control/manage/event_requests.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "control/manage/manage_request.h"
+#include "control/manage/nearest_name.h"
+#include "control/manage/request_values.h"
+#include "dataplane/base/async_event.h"
+
+namespace roci::control {
+namespace {
+
+using Json = nlohmann::json;
+
+// The port number in events; devices have one.
+constexpr uint64_t kPortNumber = 1;
+
+// What an event is about, and what it does besides being raised.
+enum class About : uint8_t {
+  kPort,             // nothing
+  kLink,             // the link is set down or up, which raises it
+  kDevice,           // the device's sessions end, which raises it
+  kQueuePair,        // nothing
+  kFailedQueuePair,  // the queue pair goes to ERR
+  kCompletionQueue,  // it has overflowed, and its queue pairs go to ERR
+  kReceiveQueue,     // nothing
+  kBrokenReceiveQueue,
+};
+
+struct EventRow {
+  std::string_view name;
+  uint32_t number;
+  About about;
+};
+
+constexpr auto kEvents = std::to_array<EventRow>({
+    {"cq_err", dataplane::kEventCqError, About::kCompletionQueue},
+    {"qp_fatal", dataplane::kEventQpFatal, About::kFailedQueuePair},
+    {"qp_req_err", dataplane::kEventQpRequestError, About::kFailedQueuePair},
+    {"qp_access_err", dataplane::kEventQpAccessError, About::kFailedQueuePair},
+    {"comm_est", dataplane::kEventCommunicationEstablished, About::kQueuePair},
+    {"sq_drained", dataplane::kEventSendQueueDrained, About::kQueuePair},
+    {"path_mig", dataplane::kEventPathMigrated, About::kQueuePair},
+    {"path_mig_err", dataplane::kEventPathRequestError, About::kQueuePair},
+    {"qp_last_wqe_reached", dataplane::kEventLastWqeReached, About::kQueuePair},
+    {"device_fatal", dataplane::kEventDeviceFatal, About::kDevice},
+    {"port_active", dataplane::kEventPortActive, About::kLink},
+    {"port_err", dataplane::kEventPortError, About::kLink},
+    {"lid_change", dataplane::kEventLidChange, About::kPort},
+    {"pkey_change", dataplane::kEventPkeyChange, About::kPort},
+    {"sm_change", dataplane::kEventSmChange, About::kPort},
+    {"client_reregister", dataplane::kEventClientReregister, About::kPort},
+    {"gid_change", dataplane::kEventGidChange, About::kPort},
+    {"srq_err", dataplane::kEventSrqError, About::kBrokenReceiveQueue},
+    {"srq_limit_reached", dataplane::kEventSrqLimitReached, About::kReceiveQueue},
+});
+
+absl::StatusOr<const EventRow*> RequestedEvent(const Json& request) {
+  const absl::StatusOr<std::string> name = RequestText(request, "event");
+  if (!name.ok()) return name.status();
+  const auto found =
+      std::ranges::find(kEvents, std::string_view(*name), [](const EventRow& e) { return e.name; });
+  if (found != kEvents.end()) return &*found;
+  std::vector<std::string_view> names;
+  for (const EventRow& event : kEvents) names.push_back(event.name);
+  return absl::InvalidArgumentError(absl::StrCat("there is no event ", *name, "; the nearest is ",
+                                                 std::string(NearestName(*name, names))));
+}
+
+// The key that names the object of such an event; null: none.
+const char* KeyOf(About about) {
+  switch (about) {
+    case About::kQueuePair:
+    case About::kFailedQueuePair:
+      return "qp";
+    case About::kCompletionQueue:
+      return "cq";
+    case About::kReceiveQueue:
+    case About::kBrokenReceiveQueue:
+      return "srq";
+    default:
+      return nullptr;
+  }
+}
+
+// Whose object an event is about.
+template <class Record>
+struct Target {
+  Session* session = nullptr;
+  const Record* record = nullptr;
+};
+
+struct Wanted {
+  const char* key;
+  uint64_t number = 0;
+  uint64_t pid = 0;  // 0: any
+};
+
+absl::StatusOr<Wanted> RequestedObject(const Json& request, const char* key) {
+  Wanted wanted{key};
+  if (!request.contains(key)) {
+    return absl::InvalidArgumentError(absl::StrCat("the event needs its object: \"", key, "\""));
+  }
+  for (const absl::Status& status : {TakeNumber(request, key, UINT32_MAX, wanted.number),
+                                     TakeNumber(request, "pid", INT32_MAX, wanted.pid)}) {
+    if (!status.ok()) return status;
+  }
+  return wanted;
+}
+
+// The only object of the device's programs that `has` accepts. `table` returns a session's.
+template <class Record, class Table, class Has>
+absl::StatusOr<Target<Record>> FindTarget(const SessionServer& sessions, const Device& device,
+                                          const Wanted& wanted, Table&& table, Has&& has) {
+  Target<Record> found;
+  for (const auto& [number, session] : sessions.sessions()) {
+    if (session->device() != &device) continue;
+    if (wanted.pid != 0 && static_cast<uint64_t>(session->peer().pid) != wanted.pid) continue;
+    for (const auto& [handle, record] : table(*session)) {
+      if (!has(handle, record)) continue;
+      if (found.record != nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat("several programs of ", device.name(),
+                                                          " have ", wanted.key, " ", wanted.number,
+                                                          ": choose one by its process (--pid)"));
+      }
+      found = {session.get(), &record};
+    }
+  }
+  if (found.record != nullptr) return found;
+  return absl::NotFoundError(absl::StrCat("no program has ", wanted.key, " ", wanted.number, " on ",
+                                          device.name(), " (see `roci show ", wanted.key, "s`)"));
+}
+
+absl::Status RaiseForQueuePair(const SessionServer& sessions, const Device& device,
+                               const Wanted& wanted, const EventRow& event) {
+  const auto target = FindTarget<QpRecord>(
+      sessions, device, wanted, [](const Session& session) -> auto& { return session.qps(); },
+      [&](uint32_t, const QpRecord& record) { return record.qpn.value() == wanted.number; });
+  if (!target.ok()) return target.status();
+  dataplane::ShardClient& shard = *target->session->shard();
+  dataplane::QueuePair& qp = *target->record->qp;
+  if (event.about == About::kFailedQueuePair) {
+    roce::QpAttributes error;
+    error.state = roce::QpState::kErr;
+    shard.Do(dataplane::ModifyQueuePair{qp, error, roce::kAttrState});
+  }
+  shard.Do(dataplane::RaiseQueuePairEvent{qp, event.number});
+  return absl::OkStatus();
+}
+
+absl::Status RaiseForCompletionQueue(const SessionServer& sessions, const Device& device,
+                                     const Wanted& wanted) {
+  const auto target = FindTarget<CqRecord>(
+      sessions, device, wanted, [](const Session& session) -> auto& { return session.cqs(); },
+      [&](uint32_t handle, const CqRecord&) { return handle == wanted.number; });
+  if (!target.ok()) return target.status();
+  target->session->shard()->Do(dataplane::BreakCompletionQueue{*target->record->cq});
+  return absl::OkStatus();
+}
+
+absl::Status RaiseForReceiveQueue(const SessionServer& sessions, const Device& device,
+                                  const Wanted& wanted, const EventRow& event) {
+  const auto target = FindTarget<SrqRecord>(
+      sessions, device, wanted, [](const Session& session) -> auto& { return session.srqs(); },
+      [&](uint32_t handle, const SrqRecord&) { return handle == wanted.number; });
+  if (!target.ok()) return target.status();
+  dataplane::ShardClient& shard = *target->session->shard();
+  dataplane::SharedReceiveQueue& srq = *target->record->srq;
+  if (event.about == About::kBrokenReceiveQueue) {
+    shard.Do(dataplane::BreakReceiveQueue{srq});
+  } else {
+    shard.Do(dataplane::RaiseReceiveQueueEvent{srq, event.number});
+  }
+  return absl::OkStatus();
+}
+
+size_t SessionsOf(const SessionServer& sessions, const Device& device) {
+  const auto is_of_device = [&](const auto& entry) { return entry.second->device() == &device; };
+  return static_cast<size_t>(std::ranges::count_if(sessions.sessions(), is_of_device));
+}
+
+void RaiseForPort(const SessionServer& sessions, const Device& device, const EventRow& event) {
+  for (const auto& [number, session] : sessions.sessions()) {
+    if (session->device() != &device) continue;
+    session->shard()->Do(dataplane::RaiseEvent{kPortNumber, event.number});
+  }
+}
+
+absl::Status RaiseForObject(const SessionServer& sessions, const Device& device,
+                            const Json& request, const EventRow& event) {
+  const absl::StatusOr<Wanted> wanted = RequestedObject(request, KeyOf(event.about));
+  if (!wanted.ok()) return wanted.status();
+  switch (event.about) {
+    case About::kCompletionQueue:
+      return RaiseForCompletionQueue(sessions, device, *wanted);
+    case About::kReceiveQueue:
+    case About::kBrokenReceiveQueue:
+      return RaiseForReceiveQueue(sessions, device, *wanted, event);
+    default:
+      return RaiseForQueuePair(sessions, device, *wanted, event);
+  }
+}
+
+absl::Status CheckKeys(const Json& request, const EventRow& event) {
+  const char* const wanted = KeyOf(event.about);
+  for (const std::string_view key : {"qp", "cq", "srq", "pid"}) {
+    if (!request.contains(key)) continue;
+    if (wanted != nullptr && (key == wanted || key == "pid")) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the event ", std::string(event.name), " has no \"", std::string(key), "\""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Json> RunEventCommand(const Services& services, SessionServer& sessions,
+                                     LinkStates& links, const Json& request, roce::TimeNs now) {
+  const absl::StatusOr<Device*> device = RequestDevice(services, request);
+  if (!device.ok()) return device.status();
+  const absl::StatusOr<const EventRow*> found = RequestedEvent(request);
+  if (!found.ok()) return found.status();
+  const EventRow& event = **found;
+  absl::Status status = CheckKeys(request, event);
+  if (!status.ok()) return status;
+  size_t programs = SessionsOf(sessions, **device);
+  switch (event.about) {
+    case About::kPort:
+      RaiseForPort(sessions, **device, event);
+      break;
+    case About::kLink: {
+      const bool is_down = event.number == dataplane::kEventPortError;
+      status = links.Run({{"device", (*device)->name()}, {"state", is_down ? "down" : "up"}}, now)
+                   .status();
+      break;
+    }
+    case About::kDevice:
+      sessions.EndAll(**device);
+      break;
+    default:
+      status = RaiseForObject(sessions, **device, request, event);
+      programs = 1;
+  }
+  if (!status.ok()) return status;
+  return Json{{"device", (*device)->name()}, {"event", event.name}, {"programs", programs}};
+}
+
+}  // namespace roci::control

@@ -1,0 +1,41 @@
+// Faults of verbs calls (control/device/call_faults.h): a request fails or is delayed.
+#include <sys/epoll.h>
+
+#include "absl/strings/str_cat.h"
+#include "control/loop/errno_status.h"
+#include "control/session/session.h"
+
+namespace roci::control {
+
+bool Session::SufferFaults(absl::Status& status, const FdsPointer& fds) {
+  if (!status.ok()) return false;
+  const uint32_t command = request_.head.command;
+  Device* device = device_;
+  if (command == ROCI_ABI_HELLO) {
+    device = services_.FindDevice(request_.As<roci_abi_hello_request>().device);
+  }
+  if (device == nullptr) return false;
+  const roce::TimeNs now = MonotonicNow();
+  const CallFaults::Fate fate = device->call_faults().Judge(command, program_, now);
+  if (fate.error != 0) {
+    status = StatusFromErrno(fate.error, absl::StrCat("fault ", fate.fault));
+  }
+  if (fate.delay_ns == 0) return false;
+  delayed_ = {status, fds, now + fate.delay_ns};
+  deferred_ = true;
+  Pause();
+  return true;
+}
+
+bool Session::ContinueDelayed() {
+  if (MonotonicNow() < delayed_->until || MustWait()) return false;
+  const DelayedRequest request = *std::move(delayed_);
+  delayed_.reset();
+  deferred_ = false;
+  paused_ = false;
+  services_.loop.Change(socket_watch_, EPOLLIN);
+  AnswerOrEnd([&] { BeginRequest(request.status, request.fds); });
+  return true;
+}
+
+}  // namespace roci::control

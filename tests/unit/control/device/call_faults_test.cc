@@ -1,0 +1,99 @@
+#include "control/device/call_faults.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+#include <string>
+
+namespace roci::control {
+namespace {
+
+constexpr roce::TimeNs kNow = 1'000;
+
+CallFaultSettings Failing(const std::string& verb, int error) {
+  CallFaultSettings settings;
+  settings.verb = verb;
+  settings.commands = CommandsOf(verb);
+  settings.error = error;
+  return settings;
+}
+
+TEST(CallFaultsTest, NamesArePatternsOfVerbs) {
+  EXPECT_EQ(CommandsOf("reg_mr").count(), 1u);
+  EXPECT_TRUE(CommandsOf("reg_mr").test(ROCI_ABI_REG_MR));
+  EXPECT_EQ(CommandsOf("create_qp").count(), 2u) << "also that with receive side scaling";
+  EXPECT_TRUE(CommandsOf("dereg_*").test(ROCI_ABI_DEREG_MR));
+  EXPECT_TRUE(CommandsOf("post_send").none());
+  EXPECT_TRUE(CommandsOf("").none());
+  for (const uint32_t internal :
+       {ROCI_ABI_UNSHARE_RANGE, ROCI_ABI_RETURN_EVENTS, ROCI_ABI_NAME_CONTEXT, ROCI_ABI_ATTACH}) {
+    EXPECT_FALSE(CommandsOf("*").test(internal)) << internal;
+  }
+}
+
+TEST(CallFaultsTest, TheNthCallOfAVerbFails) {
+  CallFaults faults;
+  CallFaultSettings settings = Failing("reg_mr", ENOMEM);
+  settings.when.nth = 2;
+  settings.when.times = 1;
+  ASSERT_TRUE(faults.Add(7, settings, kNow).ok());
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "a", kNow).error, 0);
+  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).error, 0);
+  const CallFaults::Fate fate = faults.Judge(ROCI_ABI_REG_MR, "a", kNow);
+  EXPECT_EQ(fate.error, ENOMEM);
+  EXPECT_EQ(fate.fault, 7u);
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "a", kNow).error, 0);
+  EXPECT_EQ(faults.all()[0].matched, 3u);
+  EXPECT_EQ(faults.all()[0].hit, 1u);
+}
+
+TEST(CallFaultsTest, OnlyProgramsOfTheNameAndInTheTime) {
+  CallFaults faults;
+  CallFaultSettings settings = Failing("*", EIO);
+  settings.program = "rping";
+  settings.when.after_ns = 10;
+  settings.when.for_ns = 5;
+  ASSERT_TRUE(faults.Add(1, settings, kNow).ok());
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 9).error, 0);
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 10).error, EIO);
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rpin", kNow + 10).error, 0);
+  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 15).error, 0);
+}
+
+TEST(CallFaultsTest, DelaysAddUpAndTheFirstErrorCounts) {
+  CallFaults faults;
+  for (uint32_t id = 1; id <= 3; ++id) {
+    CallFaultSettings settings = Failing("alloc_pd", id == 1 ? 0 : static_cast<int>(id));
+    settings.delay_ns = 10;
+    ASSERT_TRUE(faults.Add(id, settings, kNow).ok());
+  }
+  const CallFaults::Fate fate = faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow);
+  EXPECT_EQ(fate.delay_ns, 30u);
+  EXPECT_EQ(fate.error, 2);
+  EXPECT_TRUE(faults.Remove(2));
+  EXPECT_FALSE(faults.Remove(2));
+  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).error, 3);
+}
+
+TEST(CallFaultsTest, TheirNumberIsBounded) {
+  CallFaults faults;
+  for (uint32_t id = 0; id < CallFaults::kMost; ++id) {
+    ASSERT_TRUE(faults.Add(id, Failing("*", EIO), kNow).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(faults.Add(1'000, Failing("*", EIO), kNow)));
+}
+
+TEST(CallFaultsTest, EveryVerbHasACommandOfItsOwnOrSharesItByName) {
+  CommandSet seen;
+  const std::vector<std::string_view> names = VerbNames();
+  const std::set<std::string_view> distinct(names.begin(), names.end());
+  for (const std::string_view name : distinct) {
+    const CommandSet commands = CommandsOf(std::string(name));
+    EXPECT_TRUE((seen & commands).none()) << name;
+    seen |= commands;
+  }
+}
+
+}  // namespace
+}  // namespace roci::control

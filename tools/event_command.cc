@@ -1,0 +1,95 @@
+// roci event: raises an asynchronous event of verbs in programs
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "tools/commands.h"
+#include "tools/link/selection.h"
+#include "tools/show/manage_client.h"
+
+namespace roci::tools {
+namespace {
+
+constexpr char kManual[] =
+    R"(Raises an asynchronous event (ibv_get_async_event(3)) in programs, with the state that it stands for.
+EVENT is one of these:
+
+  of a queue pair (--qp)
+    qp_fatal, qp_req_err, qp_access_err       it goes to ERR
+    comm_est, sq_drained, qp_last_wqe_reached, path_mig, path_mig_err
+  of a completion queue (--cq)
+    cq_err                                    it has overflowed: its queue pairs go to ERR
+  of a shared receive queue (--srq)
+    srq_err                                   it is broken: queue pairs that need it go to ERR
+    srq_limit_reached
+  of the port, in all programs that have DEV open
+    port_err, port_active                     the link goes down or up, as with `roci link`
+    gid_change, pkey_change, sm_change, lid_change, client_reregister
+  of the device, in all programs that have it open
+    device_fatal                              their contexts are dead: they must open it again
+
+Permitted for the daemon's user and root only.
+
+Examples:
+  roci event roci0 qp_fatal --qp 18
+  roci event roci0 cq_err --cq 1711341              # a handle as in `roci show cqs`
+  roci event roci0 device_fatal)";
+
+struct EventOptions {
+  std::string device;
+  std::string event;
+  std::string qp, cq, srq, pid;
+  bool json = false;
+};
+
+void AddNumber(nlohmann::json& request, const char* key, const std::string& text) {
+  if (!text.empty()) request[key] = *ParseNumber(text, UINT32_MAX);
+}
+
+int Raise(const EventOptions& options, const std::string& runtime_dir) {
+  nlohmann::json request = {
+      {"command", control::kEventCommand}, {"device", options.device}, {"event", options.event}};
+  AddNumber(request, "qp", options.qp);
+  AddNumber(request, "cq", options.cq);
+  AddNumber(request, "srq", options.srq);
+  AddNumber(request, "pid", options.pid);
+  const absl::StatusOr<nlohmann::json> answer = AskDaemon(runtime_dir, request);
+  if (!answer.ok()) {
+    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
+    return 1;
+  }
+  if (options.json) {
+    std::printf("%s\n", answer->dump(2).c_str());
+  } else {
+    const uint64_t programs = answer->value("programs", uint64_t{0});
+    std::printf("%s: %s in %llu program%s\n", options.device.c_str(), options.event.c_str(),
+                static_cast<unsigned long long>(programs), programs == 1 ? "" : "s");
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddEventCommand(CLI::App& app, CommandContext& context) {
+  auto options = std::make_shared<EventOptions>();
+  CLI::App* command = app.add_subcommand("event", "Raise an asynchronous event in programs");
+  command->footer(kManual);
+  command->add_option("DEV", options->device, "The device: roci0")->required();
+  command->add_option("EVENT", options->event, "The event: qp_fatal")->required();
+  command->add_flag("--json", options->json, "Print JSON");
+  const auto add_number = [command](const char* name, std::string& out, const char* help) {
+    command->add_option(name, out, help)->check([](const std::string& text) {
+      return ParseNumber(text, UINT32_MAX) ? std::string() : text + " is not a number";
+    });
+  };
+  add_number("--qp", options->qp, "The queue pair with this number");
+  add_number("--cq", options->cq, "The completion queue with this handle");
+  add_number("--srq", options->srq, "The shared receive queue with this handle");
+  add_number("--pid", options->pid, "Of this process, if several have such a handle");
+  command->callback(
+      [options, &context] { context.exit_status = Raise(*options, context.runtime_dir); });
+}
+
+}  // namespace roci::tools
