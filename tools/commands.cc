@@ -16,7 +16,7 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
   app.fallthrough();
   // In the order of --help.
   for (const auto add :
-       {AddRunCommand, AddShowCommand, AddDoctorCommand, AddCaptureCommand,
+       {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand, AddCaptureCommand,
         AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddDecodeCommand,
         AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);

@@ -17,6 +17,7 @@ struct CommandContext {
 
 void AddRunCommand(CLI::App& app, CommandContext& context);
 void AddShowCommand(CLI::App& app, CommandContext& context);
+void AddTopCommand(CLI::App& app, CommandContext& context);
 void AddCaptureCommand(CLI::App& app, CommandContext& context);
 void AddImpairCommand(CLI::App& app, CommandContext& context);
 void AddFaultCommand(CLI::App& app, CommandContext& context);
