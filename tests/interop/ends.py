@@ -215,7 +215,7 @@ class RxeEnd:
             ours = '|'.join((f':{port} ', *(address.replace('.', '[.]') for address in self.addresses.values())))
             there = f'rdma resource show cm_id state LISTEN | grep -Eq "src-addr [^ ]*({ours})"'
         looks = self.guest.start(f'for i in $(seq 2000); do {there} && exit 0; sleep 0.05; done; exit 1')
-        await_(lambda: looks.status() is not None or server.status() is not None)
+        await_(lambda: looks.status() is not None or server.status() is not None or not self.guest.alive())
         looks.kill()
         return looks.status() == 0 and server.status() is None
 

@@ -149,10 +149,11 @@ def run_case(case, roci, server_end, client_end):
     return run_programs(case, server_end, client_end)
 
 
-def run_patiently(case, roci, server_end, client_end, report):
-    """Returns what went wrong, or ''. A pair that was only late runs again: the guest may not get a processor in time."""
+def run_patiently(case, roci, server_end, client_end, report, is_over=lambda: False):
+    """Returns what went wrong, or ''. A pair that was only late runs again: the guest may not get a processor in time.
+    `is_over`: whether an end has gone."""
     outcome = run_case(case, roci, server_end, client_end)
-    if outcome.late:
+    if outcome.late and not is_over():
         report.say('once more, after:\n' + '\n'.join(outcome.wrong.splitlines()[-5:]))
         settle()
         outcome = run_case(case, roci, server_end, client_end)
@@ -198,7 +199,7 @@ def run_all(cases, roci, guest, report, prefix='', forgives=lambda: False):
     guest survived. `forgives`: whether neither end is to blame for the guest's end, so that the case is not reported."""
     for case, (server_end, client_end) in cases:
         started = time.monotonic()
-        wrong = run_patiently(case, roci, server_end, client_end, report)
+        wrong = run_patiently(case, roci, server_end, client_end, report, lambda: bool(ended(roci.daemon, guest)))
         gone = ended(roci.daemon, guest)
         if gone and roci.daemon.alive() and forgives():
             return False
