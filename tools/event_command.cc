@@ -19,6 +19,8 @@ EVENT is one of these:
   of a queue pair (--qp)
     qp_fatal, qp_req_err, qp_access_err       it goes to ERR
     comm_est, sq_drained, qp_last_wqe_reached, path_mig, path_mig_err
+  of a work queue of receive side scaling (--wq)
+    wq_fatal                                  it goes to ERR
   of a completion queue (--cq)
     cq_err                                    it has overflowed: its queue pairs go to ERR
   of a shared receive queue (--srq)
@@ -30,7 +32,8 @@ EVENT is one of these:
   of the device, in all programs that have it open
     device_fatal                              their contexts are dead: they must open it again
 
-Permitted for the daemon's user and root only.
+An XRC receive queue pair's events go to all programs that have it open. An event that changes nothing
+(the link is down already) is refused. Permitted for the daemon's user and root only.
 
 Examples:
   roci event roci0 qp_fatal --qp 18
@@ -40,7 +43,7 @@ Examples:
 struct EventOptions {
   std::string device;
   std::string event;
-  std::string qp, cq, srq, pid;
+  std::string qp, wq, cq, srq, pid;
   bool json = false;
 };
 
@@ -52,6 +55,7 @@ int Raise(const EventOptions& options, const std::string& runtime_dir) {
   nlohmann::json request = {
       {"command", control::kEventCommand}, {"device", options.device}, {"event", options.event}};
   AddNumber(request, "qp", options.qp);
+  AddNumber(request, "wq", options.wq);
   AddNumber(request, "cq", options.cq);
   AddNumber(request, "srq", options.srq);
   AddNumber(request, "pid", options.pid);
@@ -85,6 +89,7 @@ void AddEventCommand(CLI::App& app, CommandContext& context) {
     });
   };
   add_number("--qp", options->qp, "The queue pair with this number");
+  add_number("--wq", options->wq, "The work queue with this number");
   add_number("--cq", options->cq, "The completion queue with this handle");
   add_number("--srq", options->srq, "The shared receive queue with this handle");
   add_number("--pid", options->pid, "Of this process, if several have such a handle");

@@ -36,12 +36,13 @@ Which packets:
 
 Which completions, of those that succeed:
   --completion of this opcode (enum ibv_wc_opcode): send, rdma_write, rdma_read, comp_swap, fetch_add, bind_mw,
-               local_inv, atomic_write, flush, recv, recv_rdma_with_imm, or a pattern: '*'
+               local_inv, atomic_write, flush, recv, recv_rdma_with_imm, or a pattern: '*'. Unsignaled work
+               requests have none
   --qp         of these queue pairs
 
 Which calls:
   --verb       of this name in libibverbs, without ibv_: reg_mr, 'create_*'. Not those that need no daemon
-               (posting, polling, create_ah)
+               (posting, polling, create_ah). Work queues count as queue pairs: create_qp, ...
   --program    of programs with this name (as in ps -o comm)
 
 When (of the packets or calls for which all of this holds):
@@ -65,12 +66,15 @@ What to do with packets (several at once, except with --drop):
                with --flip alone
 
 What to do with completions:
-  --status     they report this (enum ibv_wc_status): rem_access_err, retry_exc_err, ... Their queue pair goes
-               to ERR
+  --status     they report this (enum ibv_wc_status): loc_len_err, loc_qp_op_err, loc_prot_err, wr_flush_err,
+               mw_bind_err, bad_resp_err, loc_access_err, rem_inv_req_err, rem_access_err, rem_op_err,
+               retry_exc_err, rnr_retry_exc_err, rem_abort_err, fatal_err, resp_timeout_err, general_err. Their
+               queue pair goes to ERR
 
 What to do with calls:
   --errno      they fail with it: ENOMEM, or a number
-  --delay      they take longer by this time, at most 60s, and fail only then
+  --delay      they take longer by this time, and fail only then; all faults together at most 20s, and
+               open_device 4s. Other calls of the same context wait, too
 
 Counts are of the whole device, whatever the number of lcores; only --reorder counts the packets of
 one lcore. Faults apply in the order of their creation, before impairments (roci impair). A fault of
@@ -184,7 +188,8 @@ int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
     return 2;
   }
   Json fault = FaultOf(options);
-  if (!options.selection.qps.empty() && options.direction != "in" && options.completion.empty()) {
+  if (!options.selection.qps.empty() && options.direction != "in" && options.completion.empty() &&
+      options.verb.empty()) {
     const absl::StatusOr<Json> qps = AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps));
     if (!qps.ok()) return Print(qps, options.json);
     AddPeers(*qps, options.device, fault);
@@ -215,7 +220,7 @@ void AddDelayOption(CLI::App& command, const char* name, std::string& out, const
   command.add_option(name, out, help)->check([](const std::string& text) {
     return ParseDuration(text, control::CallFaultSettings::kMostDelayNs)
                ? std::string()
-               : text + " is not a time up to 5s, for calls 60s (10us, 1.5ms)";
+               : text + " is not a time up to 5s, for calls 20s (10us, 1.5ms)";
   });
 }
 

@@ -49,31 +49,36 @@ struct TopOptions {
 volatile std::sig_atomic_t is_interrupted = 0;
 void Interrupt(int) { is_interrupted = 1; }
 
-// SIGINT and SIGTERM are delivered only while the command waits, so that none is overlooked.
+void Wake(int) {}
+
+// Waiting that a signal ends, even one that comes just before.
 class Waiting {
  public:
   Waiting() {
-    struct sigaction action = {};
-    action.sa_handler = Interrupt;
-    sigset_t ending;
-    sigemptyset(&ending);
-    for (const int signal : {SIGINT, SIGTERM}) {
+    sigemptyset(&signals_);
+    const auto handle = [this](int signal, void (*handler)(int)) {
+      struct sigaction action = {};
+      action.sa_handler = handler;  // without SA_RESTART
       sigaction(signal, &action, nullptr);
-      sigaddset(&ending, signal);
-    }
-    sigprocmask(SIG_BLOCK, &ending, &while_waiting_);
-    for (const int signal : {SIGINT, SIGTERM}) sigdelset(&while_waiting_, signal);
+      sigaddset(&signals_, signal);
+    };
+    handle(SIGINT, Interrupt);
+    handle(SIGTERM, Interrupt);
+    handle(SIGWINCH, Wake);
   }
   // Until the time, a key (if `for_keys`) or a signal.
   void Wait(uint64_t for_ns, bool for_keys) const {
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, &signals_, &before);
     const timespec limit{static_cast<time_t>(for_ns / roce::kNsPerSecond),
                          static_cast<long>(for_ns % roce::kNsPerSecond)};
     pollfd input{STDIN_FILENO, POLLIN, 0};
-    ppoll(&input, for_keys ? 1 : 0, &limit, &while_waiting_);
+    if (is_interrupted == 0) ppoll(&input, for_keys ? 1 : 0, &limit, &before);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
   }
 
  private:
-  sigset_t while_waiting_{};
+  sigset_t signals_{};
 };
 
 uint64_t Now() {
@@ -148,6 +153,7 @@ absl::Status Watch(TopOptions& options, const std::string& runtime_dir) {
     }
     if (is_interrupted != 0) return absl::OkStatus();
     absl::StatusOr<TopSample> next = Take(runtime_dir);
+    if (is_interrupted != 0) return absl::OkStatus();
     if (!next.ok()) return next.status();
     before = std::move(now);
     now = *std::move(next);

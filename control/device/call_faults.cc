@@ -108,7 +108,7 @@ CallFaults::Fate CallFaults::Judge(uint32_t command, std::string_view program, r
     if (!settings.when.Chooses(++fault.matched)) continue;
     if (settings.when.times != 0 && fault.hit >= settings.when.times) continue;
     ++fault.hit;
-    fate.delay_ns += settings.delay_ns;
+    fate.delay_ns = std::min(fate.delay_ns + settings.delay_ns, CallFaultSettings::kMostDelayNs);
     if (fate.error != 0 || settings.error == 0) continue;
     fate.error = settings.error;
     fate.fault = fault.id;

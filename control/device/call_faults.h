@@ -24,7 +24,8 @@ std::vector<std::string_view> VerbNames();
 CommandSet CommandsOf(const std::string& verb);
 
 struct CallFaultSettings {
-  static constexpr uint64_t kMostDelayNs = 60 * roce::kNsPerSecond;
+  // Of all faults together, too: programs wait 30 s for an answer.
+  static constexpr uint64_t kMostDelayNs = 20 * roce::kNsPerSecond;
 
   std::string verb;  // as asked
   CommandSet commands;

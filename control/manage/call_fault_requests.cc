@@ -1,5 +1,7 @@
 #include "control/manage/call_fault_requests.h"
 
+#include <array>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -19,7 +21,18 @@ using Json = nlohmann::json;
 constexpr int kLastErrno = 133;  // EHWPOISON
 constexpr auto kKeys = std::to_array<std::string_view>({"verb", "program", "errno", "delay_ns"});
 
+struct Alias {
+  const char* name;
+  int error;
+};
+// Names that strerrorname_np(3) does not use.
+constexpr auto kAliases = std::to_array<Alias>(
+    {{"ENOTSUP", ENOTSUP}, {"EWOULDBLOCK", EWOULDBLOCK}, {"EDEADLOCK", EDEADLOCK}});
+
 std::optional<int> ErrnoOf(const Json& value) {
+  for (const Alias& alias : kAliases) {
+    if (value == alias.name) return alias.error;
+  }
   for (int error = 1; error <= kLastErrno; ++error) {
     const char* name = strerrorname_np(error);
     if (name != nullptr && (value == error || value == name)) return error;
@@ -64,6 +77,10 @@ absl::StatusOr<CallFaultSettings> DecodeCallFault(const Json& fault) {
   if (fault.contains("program")) {
     absl::StatusOr<std::string> program = RequestText(fault, "program");
     if (!program.ok()) return program.status();
+    constexpr size_t kMostBytes = 15;  // of a name in Linux (TASK_COMM_LEN)
+    if (program->empty() || program->size() > kMostBytes) {
+      return WrongValue("program", "a name of 1 to 15 bytes, as ps -o comm has it");
+    }
     out.program = *std::move(program);
   }
   if (out.error == 0 && out.delay_ns == 0) {

@@ -27,6 +27,7 @@ enum class About : uint8_t {
   kDevice,           // the device's sessions end, which raises it
   kQueuePair,        // nothing
   kFailedQueuePair,  // the queue pair goes to ERR
+  kFailedWorkQueue,  // as its kind
   kCompletionQueue,  // it has overflowed, and its queue pairs go to ERR
   kReceiveQueue,     // nothing
   kBrokenReceiveQueue,
@@ -58,6 +59,7 @@ constexpr auto kEvents = std::to_array<EventRow>({
     {"gid_change", dataplane::kEventGidChange, About::kPort},
     {"srq_err", dataplane::kEventSrqError, About::kBrokenReceiveQueue},
     {"srq_limit_reached", dataplane::kEventSrqLimitReached, About::kReceiveQueue},
+    {"wq_fatal", dataplane::kEventWorkQueueFatal, About::kFailedWorkQueue},
 });
 
 absl::StatusOr<const EventRow*> RequestedEvent(const Json& request) {
@@ -78,6 +80,8 @@ const char* KeyOf(About about) {
     case About::kQueuePair:
     case About::kFailedQueuePair:
       return "qp";
+    case About::kFailedWorkQueue:
+      return "wq";
     case About::kCompletionQueue:
       return "cq";
     case About::kReceiveQueue:
@@ -113,7 +117,12 @@ absl::StatusOr<Wanted> RequestedObject(const Json& request, const char* key) {
   return wanted;
 }
 
-// The only object of the device's programs that `has` accepts. `table` returns a session's.
+const void* ObjectOf(const QpRecord& record) { return record.qp; }
+const void* ObjectOf(const CqRecord& record) { return record.cq; }
+const void* ObjectOf(const SrqRecord& record) { return record.srq; }
+
+// The only object of the device's programs that `has` accepts; several programs may have an XRC
+// receive queue pair. `table` returns a session's.
 template <class Record, class Table, class Has>
 absl::StatusOr<Target<Record>> FindTarget(const SessionServer& sessions, const Device& device,
                                           const Wanted& wanted, Table&& table, Has&& has) {
@@ -123,7 +132,7 @@ absl::StatusOr<Target<Record>> FindTarget(const SessionServer& sessions, const D
     if (wanted.pid != 0 && static_cast<uint64_t>(session->peer().pid) != wanted.pid) continue;
     for (const auto& [handle, record] : table(*session)) {
       if (!has(handle, record)) continue;
-      if (found.record != nullptr) {
+      if (found.record != nullptr && ObjectOf(*found.record) != ObjectOf(record)) {
         return absl::FailedPreconditionError(absl::StrCat("several programs of ", device.name(),
                                                           " have ", wanted.key, " ", wanted.number,
                                                           ": choose one by its process (--pid)"));
@@ -136,47 +145,59 @@ absl::StatusOr<Target<Record>> FindTarget(const SessionServer& sessions, const D
                                           device.name(), " (see `roci show ", wanted.key, "s`)"));
 }
 
-absl::Status RaiseForQueuePair(const SessionServer& sessions, const Device& device,
-                               const Wanted& wanted, const EventRow& event) {
+// Each returns how many programs get the event.
+absl::StatusOr<size_t> RaiseForQueuePair(const SessionServer& sessions, const Device& device,
+                                         const Wanted& wanted, const EventRow& event) {
+  const bool is_work_queue = event.about == About::kFailedWorkQueue;
   const auto target = FindTarget<QpRecord>(
       sessions, device, wanted, [](const Session& session) -> auto& { return session.qps(); },
-      [&](uint32_t, const QpRecord& record) { return record.qpn.value() == wanted.number; });
+      [&](uint32_t, const QpRecord& record) {
+        return record.qpn.value() == wanted.number && record.is_work_queue == is_work_queue;
+      });
   if (!target.ok()) return target.status();
   dataplane::ShardClient& shard = *target->session->shard();
   dataplane::QueuePair& qp = *target->record->qp;
-  if (event.about == About::kFailedQueuePair) {
+  if (event.about != About::kQueuePair) {
     roce::QpAttributes error;
     error.state = roce::QpState::kErr;
-    shard.Do(dataplane::ModifyQueuePair{qp, error, roce::kAttrState});
+    const auto modified = shard.Do(dataplane::ModifyQueuePair{qp, error, roce::kAttrState});
+    if (modified.result != roce::ModifyResult::kOk) {
+      return absl::FailedPreconditionError(absl::StrCat(wanted.key, " ", wanted.number, " is in ",
+                                                        roce::QpStateName(modified.state),
+                                                        ", from which it does not go to ERR"));
+    }
   }
-  shard.Do(dataplane::RaiseQueuePairEvent{qp, event.number});
-  return absl::OkStatus();
+  return shard.Do(dataplane::RaiseQueuePairEvent{qp, event.number});
 }
 
-absl::Status RaiseForCompletionQueue(const SessionServer& sessions, const Device& device,
-                                     const Wanted& wanted) {
+absl::StatusOr<size_t> RaiseForCompletionQueue(const SessionServer& sessions, const Device& device,
+                                               const Wanted& wanted) {
   const auto target = FindTarget<CqRecord>(
       sessions, device, wanted, [](const Session& session) -> auto& { return session.cqs(); },
       [&](uint32_t handle, const CqRecord&) { return handle == wanted.number; });
   if (!target.ok()) return target.status();
-  target->session->shard()->Do(dataplane::BreakCompletionQueue{*target->record->cq});
-  return absl::OkStatus();
+  if (!target->session->shard()->Do(dataplane::BreakCompletionQueue{*target->record->cq})) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cq ", wanted.number, " has overflowed already"));
+  }
+  return 1;
 }
 
-absl::Status RaiseForReceiveQueue(const SessionServer& sessions, const Device& device,
-                                  const Wanted& wanted, const EventRow& event) {
+absl::StatusOr<size_t> RaiseForReceiveQueue(const SessionServer& sessions, const Device& device,
+                                            const Wanted& wanted, const EventRow& event) {
   const auto target = FindTarget<SrqRecord>(
       sessions, device, wanted, [](const Session& session) -> auto& { return session.srqs(); },
       [&](uint32_t handle, const SrqRecord&) { return handle == wanted.number; });
   if (!target.ok()) return target.status();
   dataplane::ShardClient& shard = *target->session->shard();
   dataplane::SharedReceiveQueue& srq = *target->record->srq;
-  if (event.about == About::kBrokenReceiveQueue) {
-    shard.Do(dataplane::BreakReceiveQueue{srq});
-  } else {
-    shard.Do(dataplane::RaiseReceiveQueueEvent{srq, event.number});
+  if (event.about == About::kReceiveQueue) {
+    return shard.Do(dataplane::RaiseReceiveQueueEvent{srq, event.number}) ? 1 : 0;
   }
-  return absl::OkStatus();
+  if (!shard.Do(dataplane::BreakReceiveQueue{srq})) {
+    return absl::FailedPreconditionError(absl::StrCat("srq ", wanted.number, " is broken already"));
+  }
+  return 1;
 }
 
 size_t SessionsOf(const SessionServer& sessions, const Device& device) {
@@ -184,15 +205,34 @@ size_t SessionsOf(const SessionServer& sessions, const Device& device) {
   return static_cast<size_t>(std::ranges::count_if(sessions.sessions(), is_of_device));
 }
 
-void RaiseForPort(const SessionServer& sessions, const Device& device, const EventRow& event) {
+size_t RaiseForPort(const SessionServer& sessions, const Device& device, const EventRow& event) {
+  size_t programs = 0;
   for (const auto& [number, session] : sessions.sessions()) {
     if (session->device() != &device) continue;
-    session->shard()->Do(dataplane::RaiseEvent{kPortNumber, event.number});
+    programs += session->shard()->Do(dataplane::RaiseEvent{kPortNumber, event.number});
   }
+  return programs;
 }
 
-absl::Status RaiseForObject(const SessionServer& sessions, const Device& device,
-                            const Json& request, const EventRow& event) {
+absl::StatusOr<size_t> SetLink(const SessionServer& sessions, const Device& device,
+                               LinkStates& links, const EventRow& event, roce::TimeNs now) {
+  const bool is_down = event.number == dataplane::kEventPortError;
+  if (device.dataplane().link_up() != is_down) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the link of ", device.name(), is_down ? " is down" : " is up", " already"));
+  }
+  const Json request = {{"device", device.name()}, {"state", is_down ? "down" : "up"}};
+  const absl::Status status = links.Run(request, now).status();
+  if (!status.ok()) return status;
+  if (device.dataplane().link_up() == is_down) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the link of ", device.name(), " follows its port, which is down"));
+  }
+  return SessionsOf(sessions, device);
+}
+
+absl::StatusOr<size_t> RaiseForObject(const SessionServer& sessions, const Device& device,
+                                      const Json& request, const EventRow& event) {
   const absl::StatusOr<Wanted> wanted = RequestedObject(request, KeyOf(event.about));
   if (!wanted.ok()) return wanted.status();
   switch (event.about) {
@@ -208,7 +248,7 @@ absl::Status RaiseForObject(const SessionServer& sessions, const Device& device,
 
 absl::Status CheckKeys(const Json& request, const EventRow& event) {
   const char* const wanted = KeyOf(event.about);
-  for (const std::string_view key : {"qp", "cq", "srq", "pid"}) {
+  for (const std::string_view key : {"qp", "wq", "cq", "srq", "pid"}) {
     if (!request.contains(key)) continue;
     if (wanted != nullptr && (key == wanted || key == "pid")) continue;
     return absl::InvalidArgumentError(
@@ -226,28 +266,23 @@ absl::StatusOr<Json> RunEventCommand(const Services& services, SessionServer& se
   const absl::StatusOr<const EventRow*> found = RequestedEvent(request);
   if (!found.ok()) return found.status();
   const EventRow& event = **found;
-  absl::Status status = CheckKeys(request, event);
-  if (!status.ok()) return status;
-  size_t programs = SessionsOf(sessions, **device);
+  if (absl::Status status = CheckKeys(request, event); !status.ok()) return status;
+  absl::StatusOr<size_t> programs = SessionsOf(sessions, **device);
   switch (event.about) {
     case About::kPort:
-      RaiseForPort(sessions, **device, event);
+      programs = RaiseForPort(sessions, **device, event);
       break;
-    case About::kLink: {
-      const bool is_down = event.number == dataplane::kEventPortError;
-      status = links.Run({{"device", (*device)->name()}, {"state", is_down ? "down" : "up"}}, now)
-                   .status();
+    case About::kLink:
+      programs = SetLink(sessions, **device, links, event, now);
       break;
-    }
     case About::kDevice:
       sessions.EndAll(**device);
       break;
     default:
-      status = RaiseForObject(sessions, **device, request, event);
-      programs = 1;
+      programs = RaiseForObject(sessions, **device, request, event);
   }
-  if (!status.ok()) return status;
-  return Json{{"device", (*device)->name()}, {"event", event.name}, {"programs", programs}};
+  if (!programs.ok()) return programs.status();
+  return Json{{"device", (*device)->name()}, {"event", event.name}, {"programs", *programs}};
 }
 
 }  // namespace roci::control

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
@@ -261,15 +262,18 @@ void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer
   if (!SufferFaults(status, fds)) BeginRequest(status, fds);
 }
 
+// `status`: of a request that is refused already, if not OK.
 void Session::BeginRequest(absl::Status status, const FdsPointer& fds) {
-  bool waits = false;
-  if (status.ok()) {
-    status = OrRefuse([&] {
-      const absl::StatusOr<bool> started = StartLookup(fds);
-      waits = started.value_or(false);
-      return started.status();
-    });
+  if (!status.ok()) {
+    Reply reply;
+    return SendOrHold(status, reply);
   }
+  bool waits = false;
+  status = OrRefuse([&] {
+    const absl::StatusOr<bool> started = StartLookup(fds);
+    waits = started.value_or(false);
+    return started.status();
+  });
   if (!waits) AnswerRequest(status, fds, FindingsUse::kNone);
 }
 
@@ -344,6 +348,7 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
   head.serial = request.head.serial;
   const int error = ErrnoOf(status);
   head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the program's
+  if (injected_error_ != 0) head.error = std::exchange(injected_error_, 0);
   head.fd_count = static_cast<uint32_t>(reply.fds.size());
   if (error == EPROTONOSUPPORT) NameVersion(request, reply);
   const size_t size =

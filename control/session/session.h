@@ -354,8 +354,9 @@ class Session {
     roce::TimeNs until;
   };
   std::optional<DelayedRequest> delayed_;
-  bool deferred_ = false;  // the answer to a request comes later
-  bool paused_ = false;    // see Resume
+  int injected_error_ = 0;  // errno that a fault gives to request_
+  bool deferred_ = false;   // the answer to a request comes later
+  bool paused_ = false;     // see Resume
   bool disconnected_ = false;
   uint32_t next_target_ = 0;  // handle from which CloseSomeTargets continues
   // An answer to request_ that waits for copies.

@@ -1,6 +1,8 @@
 // Faults of verbs calls (control/device/call_faults.h): a request fails or is delayed.
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/session/session.h"
@@ -19,9 +21,15 @@ bool Session::SufferFaults(absl::Status& status, const FdsPointer& fds) {
   const CallFaults::Fate fate = device->call_faults().Judge(command, program_, now);
   if (fate.error != 0) {
     status = StatusFromErrno(fate.error, absl::StrCat("fault ", fate.fault));
+    injected_error_ = fate.error;
   }
   if (fate.delay_ns == 0) return false;
-  delayed_ = {status, fds, now + fate.delay_ns};
+  constexpr roce::TimeNs kBeforeDeadlineNs = roce::kNsPerSecond;
+  roce::TimeNs until = now + fate.delay_ns;
+  if (device_ == nullptr) {
+    until = std::min(until, std::max(now, admission_.hello_deadline - kBeforeDeadlineNs));
+  }
+  delayed_ = {status, fds, until};
   deferred_ = true;
   Pause();
   return true;

@@ -47,25 +47,30 @@ class CopyFault {
   // A completion has reported an error that did not happen. Later ones are flushed.
   void Inject(bool is_send) {
     failed_ = true;
-    later_ = roce::CompletionStatus::kWorkRequestFlushed;
+    is_injected_ = true;
     (is_send ? fault_.send_reported : fault_.recv_reported) = true;
   }
   // The batch is settled: everything that is still to come follows the fault.
   void EndBatch() { place_ = 0; }
   // Whether the fault comes before what follows `places` payloads of the batch.
-  bool Precedes(uint32_t places) const { return failed_ && place_ < places; }
+  bool Precedes(uint32_t places) const { return failed_ && (is_injected_ || place_ < places); }
+  // What work requests behind the fault report.
+  roce::CompletionStatus later_status() const {
+    return is_injected_ ? roce::CompletionStatus::kWorkRequestFlushed
+                        : roce::CompletionStatus::kLocalProtectionError;
+  }
 
   // `completion` follows the fault: a success becomes an error, which reports the fault.
   void ReportIn(roce::Completion& completion, bool is_send) {
     if (completion.status != roce::CompletionStatus::kSuccess) return;
-    completion.status = later_;
+    completion.status = later_status();
     (is_send ? fault_.send_reported : fault_.recv_reported) = true;
   }
 
  private:
   bool failed_ = false;
   uint32_t place_ = 0;  // of the first failed payload
-  roce::CompletionStatus later_ = roce::CompletionStatus::kLocalProtectionError;
+  bool is_injected_ = false;
   roce::PlaceFault fault_{};
 };
 

@@ -129,7 +129,7 @@ void PlaceBatch::Report(Deferred& late) {
       break;
     case DeferredKind::kEntry:
       if (follows_fault && late.entry.status == 0) {
-        FailTagCompletion(late.entry, roce::CompletionStatus::kLocalProtectionError);
+        FailTagCompletion(late.entry, fault.later_status());
       }
       late.cq->WriteEntry(late.host->OnThisShard(), late.entry,
                           late.solicited || late.entry.status != 0, late.host->now_ns());

@@ -11,19 +11,22 @@ void QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
   SendNumber(shard, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event));
 }
 
-void QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
-  if (context_ != nullptr) return SendTo(shard, *context_, user_handle_, type, sent_);
+uint32_t QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
+  if (context_ != nullptr) return SendTo(shard, *context_, user_handle_, type, sent_) ? 1 : 0;
+  uint32_t programs = 0;
   for (TargetOpening* opening : openings_) {
-    SendTo(shard, *opening->context, opening->user_handle, type, opening->async_events);
+    programs += SendTo(shard, *opening->context, opening->user_handle, type, opening->async_events);
   }
+  return programs;
 }
 
 // Counts the event in `sent` where it is not lost.
-void QueuePairEvents::SendTo(const OnShard& shard, VerbsContext& to, uint64_t element,
+bool QueuePairEvents::SendTo(const OnShard& shard, VerbsContext& to, uint64_t element,
                              uint32_t type, std::atomic<uint32_t>& sent) {
-  if (!to.SendAsyncEvent(shard, element, type)) return;
+  if (!to.SendAsyncEvent(shard, element, type)) return false;
   counter_.Add(1);
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace roci::dataplane

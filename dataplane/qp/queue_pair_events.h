@@ -30,14 +30,14 @@ class QueuePairEvents {
 
   // ---- On the shard
   void Send(const OnShard& shard, roce::QpEvent event);
-  // `type`: of enum ibv_event_type.
-  void SendNumber(const OnShard& shard, uint32_t type);
+  // `type`: of enum ibv_event_type. Returns how many programs get it.
+  uint32_t SendNumber(const OnShard& shard, uint32_t type);
   // XRC receive only.
   void Add(const OnShard&, TargetOpening& opening) { openings_.push_back(&opening); }
   void Remove(const OnShard&, const TargetOpening& opening) { std::erase(openings_, &opening); }
 
  private:
-  void SendTo(const OnShard& shard, VerbsContext& to, uint64_t element, uint32_t type,
+  bool SendTo(const OnShard& shard, VerbsContext& to, uint64_t element, uint32_t type,
               std::atomic<uint32_t>& sent);
 
   VerbsContext* context_;

@@ -123,9 +123,10 @@ void SharedReceiveQueue::CheckLimit(const OnShard& shard) {
   RaiseEvent(shard, kEventSrqLimitReached);
 }
 
-void SharedReceiveQueue::RaiseEvent(const OnShard& shard, uint32_t type) {
-  if (!context_.SendAsyncEvent(shard, user_handle_, type)) return;
+bool SharedReceiveQueue::RaiseEvent(const OnShard& shard, uint32_t type) {
+  if (!context_.SendAsyncEvent(shard, user_handle_, type)) return false;
   async_events_.store(async_events() + 1, std::memory_order_relaxed);
+  return true;
 }
 
 bool SharedReceiveQueue::CopySlots(SharedReceiveQueueGrowth& growth, size_t most) const {

@@ -60,8 +60,8 @@ class SharedReceiveQueue {
   bool broken() const { return broken_; }
   // IBTA vol 1, 11.6.3.5: the queue is broken, and a queue pair that needs it fails.
   void Fail(const OnShard& shard);
-  // `type`: of enum ibv_event_type.
-  void RaiseEvent(const OnShard& shard, uint32_t type);
+  // `type`: of enum ibv_event_type. False: the event is lost.
+  bool RaiseEvent(const OnShard& shard, uint32_t type);
   // Raises one event when fewer than `limit` WQEs are left; then the limit is 0 (none).
   void SetLimit(const OnShard&, uint32_t limit) { limit_ = limit; }
   uint32_t limit(const OnShard&) const { return limit_; }

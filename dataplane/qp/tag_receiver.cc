@@ -250,7 +250,7 @@ void TagReceiver::CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t byt
 // Keeps its order behind earlier payloads and completions.
 void TagReceiver::WriteTagged(QueuePairHost& host, roci_abi_cqe entry, bool solicited) {
   if (host.copy_state().fault().failed() && entry.status == 0) {
-    FailTagCompletion(entry, CompletionStatus::kLocalProtectionError);
+    FailTagCompletion(entry, host.copy_state().fault().later_status());
   }
   entry.opcode = static_cast<uint8_t>(CompletionOpcode::kTagRecv);
   entry.qpn = host.qpn().value();

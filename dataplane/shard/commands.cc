@@ -169,27 +169,37 @@ std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
   return infos;
 }
 
-void ShardClient::Do(const RaiseEvent& command) {
-  lcore_->Call([&](const OnShard& shard) {
-    context_->SendAsyncEvent(shard, command.element, command.type);
+bool ShardClient::Do(const RaiseEvent& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    return context_->SendAsyncEvent(shard, command.element, command.type);
   });
 }
 
-void ShardClient::Do(const RaiseQueuePairEvent& command) {
-  lcore_->Call(
-      [&](const OnShard& shard) { command.qp.events(shard).SendNumber(shard, command.type); });
+uint32_t ShardClient::Do(const RaiseQueuePairEvent& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    return command.qp.events(shard).SendNumber(shard, command.type);
+  });
 }
 
-void ShardClient::Do(const RaiseReceiveQueueEvent& command) {
-  lcore_->Call([&](const OnShard& shard) { command.srq.RaiseEvent(shard, command.type); });
+bool ShardClient::Do(const RaiseReceiveQueueEvent& command) {
+  return lcore_->Call(
+      [&](const OnShard& shard) { return command.srq.RaiseEvent(shard, command.type); });
 }
 
-void ShardClient::Do(const BreakCompletionQueue& command) {
-  lcore_->Call([&](const OnShard& shard) { command.cq.Overflow(shard); });
+bool ShardClient::Do(const BreakCompletionQueue& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    if (command.cq.overflowed()) return false;
+    command.cq.Overflow(shard);
+    return true;
+  });
 }
 
-void ShardClient::Do(const BreakReceiveQueue& command) {
-  lcore_->Call([&](const OnShard& shard) { command.srq.Fail(shard); });
+bool ShardClient::Do(const BreakReceiveQueue& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    if (command.srq.broken()) return false;
+    command.srq.Fail(shard);
+    return true;
+  });
 }
 
 }  // namespace roci::dataplane

@@ -264,24 +264,24 @@ struct ReturnCompletionEvents {
 };
 // Sends an asynchronous event to the program. It may be lost: see AsyncEvents. `type`: of enum
 // ibv_event_type.
-struct RaiseEvent {
+struct RaiseEvent {  // -> bool: sent
   uint64_t element;  // not an object of the program: those count their events
   uint32_t type;
 };
-struct RaiseQueuePairEvent {
+struct RaiseQueuePairEvent {  // -> uint32_t: the programs that get it
   QueuePair& qp;
   uint32_t type;
 };
-struct RaiseReceiveQueueEvent {
+struct RaiseReceiveQueueEvent {  // -> bool: sent
   SharedReceiveQueue& srq;
   uint32_t type;
 };
 // As if it had overflowed, with the event.
-struct BreakCompletionQueue {
+struct BreakCompletionQueue {  // -> bool; false: it has overflowed already
   CompletionQueue& cq;
 };
 // As if its ring had impossible contents, with the event.
-struct BreakReceiveQueue {
+struct BreakReceiveQueue {  // -> bool; false: it is broken already
   SharedReceiveQueue& srq;
 };
 

@@ -1,5 +1,6 @@
 // Adds exact faults of a device: of packets between its lanes and its port, and of completions.
 #include <algorithm>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/clock.h"
@@ -52,23 +53,38 @@ absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
                      " faults of completions, the most possible: delete one of them (roci fault "
                      "del)"));
   }
+  while (lane_faults_.size() < lanes_.size()) {
+    lane_faults_.push_back(std::make_unique<LaneFaults>());
+  }
   completion_faults_.push_back(
       std::make_unique<CompletionFault>(TakeFaultId(), settings, Clock::Monotonic()));
-  std::vector<CompletionFault*> faults = used_completion_faults_;
-  faults.push_back(completion_faults_.back().get());
-  UseCompletionFaults(std::move(faults));
-  return completion_faults_.back()->id;
+  CompletionFault* const added = completion_faults_.back().get();
+  ChangeLaneFaults([added](LaneFaults& lane) { lane.faults[lane.count++] = added; });
+  return added->id;
 }
 
 bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
   const auto it =
       std::ranges::find(completion_faults_, id, [](const auto& fault) { return fault->id; });
   if (it == completion_faults_.end()) return false;
-  std::vector<CompletionFault*> faults = used_completion_faults_;
-  std::erase(faults, it->get());
-  UseCompletionFaults(std::move(faults));
+  ChangeLaneFaults([removed = it->get()](LaneFaults& lane) {
+    const auto used = std::span(lane.faults).first(lane.count);
+    const auto rest = std::ranges::remove(used, removed);
+    lane.count -= rest.size();
+  });
   completion_faults_.erase(it);
   return true;
+}
+
+template <class Change>
+void ShardedDevice::ChangeLaneFaults(Change&& change) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+      LaneFaults& lane = *lane_faults_[i];
+      change(lane);
+      lanes_[i]->completion_faults = std::span(lane.faults).first(lane.count);
+    });
+  }
 }
 
 std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
@@ -78,15 +94,6 @@ std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
                       fault->hit.load(std::memory_order_relaxed)});
   }
   return states;
-}
-
-void ShardedDevice::UseCompletionFaults(std::vector<CompletionFault*> faults) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
-      lanes_[i]->completion_faults = faults;
-    });
-  }
-  used_completion_faults_ = std::move(faults);
 }
 
 void ShardedDevice::FreeQpn(roce::Qpn qpn) {

@@ -115,11 +115,11 @@ class ShardClient {
   uint32_t Do(const WithdrawAsyncEvents& command);
   void Do(const ReturnAsyncEvents& command);
   void Do(const ReturnCompletionEvents& command);
-  void Do(const RaiseEvent& command);
-  void Do(const RaiseQueuePairEvent& command);
-  void Do(const RaiseReceiveQueueEvent& command);
-  void Do(const BreakCompletionQueue& command);
-  void Do(const BreakReceiveQueue& command);
+  bool Do(const RaiseEvent& command);
+  uint32_t Do(const RaiseQueuePairEvent& command);
+  bool Do(const RaiseReceiveQueueEvent& command);
+  bool Do(const BreakCompletionQueue& command);
+  bool Do(const BreakReceiveQueue& command);
 
   // The shard's side of the context.
   VerbsContext& context(const OnShard&) { return *context_; }

@@ -2,6 +2,7 @@
 // pairs and counters of that lcore.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -187,7 +188,13 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
-  void UseCompletionFaults(std::vector<CompletionFault*> faults);
+  // What the completions of a lane are judged by.
+  struct LaneFaults {
+    std::array<CompletionFault*, kMostCompletionFaults> faults;
+    size_t count = 0;
+  };
+  template <class Change>
+  void ChangeLaneFaults(Change&& change);
   void RemoveRule(size_t index);
 
   Dataplane& dataplane_;
@@ -216,7 +223,7 @@ class ShardedDevice {
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<FaultRule>> faults_;
   std::vector<std::unique_ptr<CompletionFault>> completion_faults_;
-  std::vector<CompletionFault*> used_completion_faults_;  // by the lanes
+  std::vector<std::unique_ptr<LaneFaults>> lane_faults_;  // as soon as there was a fault
   uint32_t last_fault_id_ = 0;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };

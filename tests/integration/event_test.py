@@ -4,6 +4,7 @@
 Usage: event_test.py ROCI ROCID PLUGIN EVENT_PROBE [unittest arguments]
 """
 import json
+import socket
 import subprocess
 import sys
 import unittest
@@ -113,6 +114,7 @@ class EventTest(unittest.TestCase):
         handles = {item['handle'] for item in self.daemon.show('srqs')}
         for arguments, says in ((['qp_fatel'], 'nearest is qp_fatal'), (['qp_fatal'], 'needs its object: "qp"'),
                                 (['qp_fatal', '--qp', '16777215'], 'no program has qp 16777215'), (['cq_err', '--qp', '1'], 'no "qp"'),
+                                (['wq_fatal', '--wq', '16777215'], 'no program has wq'), (['port_active'], 'is up already'),
                                 (['gid_change', '--pid', '1'], 'no "pid"'), (['qp_fatal', '--qp', 'x'], 'not a number')):
             done = self.event(*arguments)
             self.assertNotEqual(done.returncode, 0, arguments)
@@ -126,6 +128,29 @@ class EventTest(unittest.TestCase):
         lines = [probe for probe in (one, two) if probe.pid == srqs[0]['pid']]
         for probe in lines:
             self.assertRegex(probe.stdout.readline(), ' of srq; ')
+
+
+    def ask(self, request):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(LIMIT_S)
+            client.connect(f'{self.daemon.runtime_dir}/manage.sock')
+            client.sendall(json.dumps(request).encode() + b'\n')
+            return json.loads(client.makefile().readline())
+
+    def test_values_of_wrong_types_are_refused(self):
+        right = {'command': 'event', 'device': DEVICE, 'event': 'qp_fatal', 'qp': 1, 'pid': 1}
+        fault = {'command': 'fault', 'device': DEVICE}
+        adds = [{'verb': 'reg_mr', 'errno': 'EIO', 'program': 'a', 'delay_ns': 1, 'nth': 2}, {'completion': 'send', 'status': 'fatal_err', 'qps': [1]},
+                {'cm': 'req', 'drop': True}]
+        requests = [(right, key) for key in right if key != 'command']
+        for request, key in requests:
+            for wrong in (None, True, -1, 1.5, 2 ** 64, '', [], {}, ['qp_fatal']):
+                self.assertFalse(self.ask({**request, key: wrong})['ok'], (key, wrong))
+        for add in adds:
+            for key in add:
+                for wrong in (None, -1, 1.5, 2 ** 64, '', {}, ['x']):
+                    self.assertFalse(self.ask({**fault, 'add': {**add, key: wrong}})['ok'], (key, wrong))
+        self.assertEqual(self.ask(fault), {'ok': True, 'result': []})
 
 
 if __name__ == '__main__':

@@ -142,7 +142,8 @@ class FaultTest(unittest.TestCase):
                 (['add', 'roci0', '--errno', 'EIO'], 1, 'no "errno"'),
                 (['add', 'roci0', '--completion', 'read', '--status', 'rem_op_err'], 1, 'nearest is'),
                 (['add', 'roci0', '--completion', 'send', '--status', 'rem_err'], 1, 'nearest is rem_op_err'),
-                (['add', 'roci0', '--completion', 'send'], 1, '"status"'), (['add', 'roci0', '--verb', 'reg_mr', '--delay', '61s'], 2, '60s')):
+                (['add', 'roci0', '--completion', 'send'], 1, '"status"'), (['add', 'roci0', '--verb', 'reg_mr', '--delay', '21s'], 2, '20s'),
+                (['add', 'roci0', '--verb', 'reg_mr', '--errno', 'EIO', '--program', 'a_very_long_name'], 1, '15 bytes')):
             done = self.roci('fault', *arguments, check=False)
             self.assertIn(says, done.stderr, arguments)
             self.assertEqual(done.returncode, status, arguments)
@@ -210,11 +211,12 @@ class FaultTest(unittest.TestCase):
         self.assertRegex(output, r'ccnt=99\b')
         self.assertEqual(self.counters(device), {'matched': 100, 'hit': 1})
         self.roci('fault', 'del', device, 'all')
-        # Receives, and memory that is not mapped.
+        # A receive; the client would wait for the server without end.
         self.roci('fault', 'add', 'roci0', '--completion', 'recv', '--status', 'loc_prot_err', '--nth', '7')
         pair = Pair(self.daemon, ACROSS, ['ibv_rc_pingpong', '-g', '1', '-n', '20'])
         self.addCleanup(pair.kill)
-        self.assertIn('Failed status local protection error (4)', pair.connect().result())
+        output, _ = pair.connect().server.communicate(timeout=LIMIT_S)
+        self.assertIn('Failed status local protection error (4)', output)
         self.assertEqual(self.counters('roci0')['hit'], 1)
 
     def test_a_call_fails(self):
@@ -237,7 +239,7 @@ class FaultTest(unittest.TestCase):
         self.assertGreater(time.monotonic() - began, 0.5)
         self.assertEqual(self.counters(device)['hit'], 1)
         # A program that is killed while its call is delayed leaves nothing.
-        self.roci('fault', 'add', device, '--verb', 'query_device', '--delay', '60s')
+        self.roci('fault', 'add', device, '--verb', 'query_device', '--delay', '20s')
         waits = self.daemon.start('ibv_devinfo', '-d', device)
         self.assertTrue(await_(lambda: json.loads(self.roci('fault', 'list', device, '--json').stdout)[1]['counters']['hit'] == 1))
         waits.kill()

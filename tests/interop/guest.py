@@ -142,10 +142,13 @@ class Guest:
 
     def crash_of(self, module):
         """What the kernel says of its crash in `module`: from the first oops on; '' if it has not crashed, or elsewhere."""
-        said = self.console_text()
-        begins = OOPS.search(said)
-        panics = 'Kernel panic' in said and re.search(rf'RIP: \S+:\S+ \[{module}\]', said)
-        return said[begins.start() if begins else 0:] if panics else ''
+        before, panics, after = self.console_text().partition('Kernel panic')
+        begins = [match.start() for match in OOPS.finditer(before)]
+        if not panics or not begins:
+            return ''
+        last = before[begins[-1]:]
+        at = re.search(r'RIP: \S+ .*', last) or re.search(r'RIP: .*', last)
+        return before[begins[0]:] + panics + after if at and f'[{module}]' in at.group() else ''
 
     def start(self, command):
         return Job(self, str(next(self.jobs)), command)

@@ -165,6 +165,7 @@ class PairsTest(unittest.TestCase):
         guest = Guest.__new__(Guest)
         oops = 'eth0: up\nBUG: unable to handle page fault\nRIP: 0010:__rxe_put+0xb/0x50 [rdma_rxe]\nKernel panic - not syncing'
         for said, found in ((oops, True), (oops.replace('rdma_rxe', 'virtio_net'), False), (oops.replace('Kernel panic', ''), False),
+                            (oops.replace('BUG: ', 'WARNING: ').replace('Kernel', 'BUG: other\nRIP: 0010:x+0xb [virtio_net]\nKernel'), False),
                             ('', False)):
             with mock.patch.object(guest, 'console_text', create=True, return_value=said):
                 crash = guest.crash_of('rdma_rxe')

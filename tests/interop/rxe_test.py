@@ -75,6 +75,7 @@ class Runs:
         self.change = threading.Condition()
         self.lived = True  # daemon and guest have survived, and no thread has failed
         self.crashed = False  # the guest's kernel has, in its own RDMA driver
+        self.failed = False  # something else has ended the runs
         self.told = threading.Lock()
 
     def run(self):
@@ -87,14 +88,17 @@ class Runs:
 
     def work(self):
         while (site := self.take()) is not None:
-            lived = False
+            lived, forgiven = False, []
             case, place = site.left.pop(0)
             try:
-                lived = run_all([(case, site.in_order(place.server))], site.roci, self.guest, self.report, site.prefix, self.has_crashed)
+                lived = run_all([(case, site.in_order(place.server))], site.roci, self.guest, self.report, site.prefix,
+                                lambda: forgiven.append(self.has_crashed()) or forgiven[-1])  # pylint: disable=cell-var-from-loop
             finally:
                 with self.change:
-                    if not lived and self.crashed:
+                    if True in forgiven:
                         site.left.append((case, place))
+                    else:
+                        self.failed |= not lived
                     site.busy = False
                     self.lived &= lived
                     self.change.notify_all()
@@ -128,7 +132,8 @@ def run_cases(cases, roci, rxe, report, may_crash):
     lived = runs.run()
     if lived:
         report_end((roci, rxe), report)
-    return ([each for site in sites for each in site.left] if runs.crashed and may_crash else []), lived
+    may_go_on = runs.crashed and may_crash and not runs.failed
+    return ([each for site in sites for each in site.left] if may_go_on else []), lived
 
 
 def run_guest(options, network, folder):

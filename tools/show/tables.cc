@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/show/printable.h"
 
 namespace roci::tools {
 namespace {
@@ -23,7 +24,7 @@ std::string Text(const Json& value) {
   if (value.is_null()) return "-";
   if (value.is_string()) {
     const std::string text = value.get<std::string>();
-    return text.empty() ? "-" : text;
+    return text.empty() ? "-" : Printable(text);
   }
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   return value.dump();

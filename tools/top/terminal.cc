@@ -32,6 +32,8 @@ Terminal::Terminal() {
   tcgetattr(STDIN_FILENO, &before_);
   termios raw = before_;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  // Stopped or aborted by a key, it would leave the terminal as it is.
+  raw.c_cc[VSUSP] = raw.c_cc[VQUIT] = _POSIX_VDISABLE;
   tcsetattr(STDIN_FILENO, TCSANOW, &raw);
   Print(kEnter);
 }
@@ -52,8 +54,9 @@ TerminalSize Terminal::Size() {
 void Terminal::Draw(const std::vector<std::string>& lines) {
   std::string text(kHome);
   for (size_t i = 0; i < lines.size(); ++i) {
-    text += lines[i];
+    // First, since the cursor does not leave the last column.
     text += kEraseLine;
+    text += lines[i];
     if (i + 1 < lines.size()) text += "\n";
   }
   text += kEraseBelow;

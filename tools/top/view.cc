@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/show/printable.h"
 
 namespace roci::tools {
 namespace {
@@ -20,7 +21,7 @@ uint64_t Number(const Json& item, const char* key) {
 
 std::string Word(const Json& item, const char* key) {
   const auto it = item.find(key);
-  return it != item.end() && it->is_string() ? it->get<std::string>() : "-";
+  return it != item.end() && it->is_string() ? Printable(it->get<std::string>()) : "-";
 }
 
 double Seconds(const TopSample& before, const TopSample& now) {
@@ -223,7 +224,7 @@ std::vector<std::string> TopLines(const TopSample& before, const TopSample& now,
   lines.emplace_back();
   AddQueuePairs(before, now, settings, lines);
   if (lines.size() > settings.lines) lines.resize(settings.lines);
-  for (std::string& line : lines) line.resize(std::min(line.size(), settings.columns));
+  for (std::string& line : lines) CutText(line, settings.columns);
   return lines;
 }
 

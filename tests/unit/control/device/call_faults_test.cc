@@ -76,6 +76,14 @@ TEST(CallFaultsTest, DelaysAddUpAndTheFirstErrorCounts) {
   EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).error, 3);
 }
 
+TEST(CallFaultsTest, TheSumOfDelaysIsBounded) {
+  CallFaults faults;
+  CallFaultSettings settings = Failing("alloc_pd", 0);
+  settings.delay_ns = CallFaultSettings::kMostDelayNs - 1;
+  for (uint32_t id = 1; id <= 3; ++id) ASSERT_TRUE(faults.Add(id, settings, kNow).ok());
+  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).delay_ns, CallFaultSettings::kMostDelayNs);
+}
+
 TEST(CallFaultsTest, TheirNumberIsBounded) {
   CallFaults faults;
   for (uint32_t id = 0; id < CallFaults::kMost; ++id) {

@@ -15,7 +15,7 @@ TEST(CallFaultRequestsTest, AFaultIsDescribedAsItWasAsked) {
   for (const char* text :
        {R"({"verb":"reg_mr","errno":"ENOMEM"})",
         R"({"verb":"create_*","program":"rping","nth":3,"times":2,"errno":"EAGAIN"})",
-        R"({"verb":"modify_qp","delay_ns":60000000000,"chance":0.5,"seed":3,"after_ns":1})"}) {
+        R"({"verb":"modify_qp","delay_ns":20000000000,"chance":0.5,"seed":3,"after_ns":1})"}) {
     Json asked = Json::parse(text);
     ASSERT_TRUE(IsCallFault(asked));
     const auto settings = DecodeCallFault(asked);
@@ -47,7 +47,7 @@ TEST(CallFaultRequestsTest, WrongWordsAreRefusedWithTheReason) {
         Case{R"({"verb":"reg_mr","errno":"EIO","drop":true})", "no \"drop\""},
         Case{R"({"verb":"reg_mr","errno":"EIO","nth":0})", "1 or more"},
         Case{R"({"verb":"reg_mr","errno":"EIO","program":1})", "program"},
-        Case{R"({"verb":"reg_mr","delay_ns":60000000001})", "delay_ns"}}) {
+        Case{R"({"verb":"reg_mr","delay_ns":20000000001})", "delay_ns"}}) {
     const auto settings = DecodeCallFault(Json::parse(text));
     ASSERT_FALSE(settings.ok()) << text;
     EXPECT_NE(settings.status().message().find(says), std::string::npos) << settings.status();

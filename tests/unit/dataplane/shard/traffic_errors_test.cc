@@ -88,6 +88,43 @@ TEST_P(Traffic, AFaultOfCompletionsFailsOneRequestAndFlushesThoseBehindIt) {
   EXPECT_FALSE(a_.device().RemoveCompletionFault(states[0].id));
 }
 
+TEST_P(Traffic, NothingSucceedsBehindAFaultOfCompletions) {
+  auto pair = MakePair(roce::QpType::kUc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kRdmaWrite));
+  settings.status = roce::CompletionStatus::kGeneralError;
+  settings.when.times = 1;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  for (const uint64_t id : {1, 2, 3, 4}) {
+    pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
+  }
+  pair->a.Ring();
+  for (const uint64_t id : {1, 2, 3, 4}) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.wr_id, id);
+    const auto expected = id == 1 ? roce::CompletionStatus::kGeneralError
+                                  : roce::CompletionStatus::kWorkRequestFlushed;
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(expected)) << id;
+  }
+  EXPECT_TRUE(a_.device().RemoveCompletionFault(a_.device().CompletionFaults()[0].id));
+}
+
+TEST_P(Traffic, AFaultOfCompletionsGoesWithItsQueuePair) {
+  auto pair = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kSend));
+  settings.qpns = {pair->a.qp().qpn()};
+  for (size_t i = 0; i < dataplane::ShardedDevice::kMostCompletionFaults; ++i) {
+    ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(a_.device().AddCompletionFault(settings).status()));
+  a_.client().Do(dataplane::DestroyQueuePair{pair->a.qp()});
+  EXPECT_TRUE(a_.device().CompletionFaults().empty());
+  auto next = MakePair(roce::QpType::kRc);
+  Complete(next->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0));
+}
+
 TEST_P(Traffic, AFaultOfReceivesLeavesTheSenderGood) {
   auto pair = MakePair(roce::QpType::kRc);
   dataplane::CompletionFaultSettings settings;

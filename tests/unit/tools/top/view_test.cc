@@ -97,6 +97,17 @@ TEST(TopViewTest, LinesAreCutToTheWidth) {
   }
 }
 
+TEST(TopViewTest, ForeignNamesCannotControlTheTerminal) {
+  const TopSample sample =
+      Sample(kSecondNs, Json::array({Qp(17, "a\x1b[2J\xc2\x9b\x7f\xc3\xa9", 1, 1)}), 1);
+  const std::vector<std::string> lines = TopLines(sample, sample, {});
+  EXPECT_THAT(lines[5], HasSubstr("a?[2J??\xc3\xa9[7]"));
+  for (size_t columns = 9; columns < 25; ++columns) {
+    const std::string cut = TopLines(sample, sample, {.columns = columns})[5];
+    EXPECT_NE(static_cast<unsigned char>(cut.back()), 0xC3) << columns;
+  }
+}
+
 // The daemon has started again, or gives less than expected.
 TEST(TopViewTest, CountsThatShrinkOrAreMissingAreNoRates) {
   const TopSample before = Sample(kSecondNs, Json::array({Qp(17, "a", 100, 100)}), 100);
