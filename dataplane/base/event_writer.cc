@@ -45,9 +45,6 @@ struct EventWriter::Queue {
   std::atomic<EventSocket*> first{nullptr};  // newest first
   std::atomic<uint32_t> changes{0};
   std::atomic<bool> stop{false};
-  // A write has taken long, perhaps because of preemption. The processor time of further writes is
-  // measured, which costs 1 us.
-  std::atomic<bool> is_suspect{false};
 
   void Notify() {
     changes.fetch_add(1);
@@ -118,18 +115,15 @@ void EventWriter::Add(EventSocket& socket) {
 EventSocket::Result EventSocket::Write(std::span<const std::byte> event, Counter& slow) {
   if (writer_ == nullptr) return WriteNow(event);
   if (writer_->is_slow()) return Queue(event);
-  std::atomic<bool>& is_suspect = writer_->queue_->is_suspect;
-  const bool is_measured = is_suspect.load(std::memory_order_relaxed);
-  const uint64_t begin_ns = is_measured ? ProcessorTimeNs() : Clock::Monotonic();
+  // One system call, so that a single write tells whether it or a preemption took long.
+  const uint64_t ran_ns = ProcessorTimeNs();
+  const uint64_t begin_ns = Clock::Monotonic();
   const Result result = WriteNow(event);
-  const uint64_t end_ns = is_measured ? ProcessorTimeNs() : Clock::Monotonic();
-  if (end_ns - begin_ns <= EventWriter::kLongWriteNs) [[likely]]
+  if (Clock::Monotonic() - begin_ns <= EventWriter::kLongWriteNs) [[likely]]
     return result;
-  is_suspect.store(true, std::memory_order_relaxed);
-  if (is_measured) {
-    slow.Add(1);
-    writer_->SetSlow();
-  }
+  if (ProcessorTimeNs() - ran_ns <= EventWriter::kLongWriteNs) return result;
+  slow.Add(1);
+  writer_->SetSlow();
   return result;
 }
 

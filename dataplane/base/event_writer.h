@@ -17,8 +17,8 @@ namespace roci::dataplane {
 class EventSocket;
 
 // The event sockets of one user. write(2) wakes all that watch the socket before it returns, and a
-// program may let any number of epoll instances watch it: 20,000 of them take up to 200 ms. Once a
-// write has taken long, the user's thread makes all writes to the sockets of the user.
+// program may let any number of epoll instances watch it: 20,000 of them take up to 200 ms. After
+// one write that has taken long, the user's thread makes all writes to the sockets of the user.
 class EventWriter {
  public:
   // Processor time, so that preemption does not count. An ordinary write takes 2 us.

@@ -118,7 +118,7 @@ TEST_F(EventWriterTest, KeepsSocketsWithEvents) {
 }
 
 // Each event wakes all epoll instances that watch the socket.
-TEST_F(EventWriterTest, ThousandsWhoWatchASocketDelayTwoWrites) {
+TEST_F(EventWriterTest, ThousandsWhoWatchASocketDelayOneWrite) {
   constexpr rlim_t kWatchers = 10'000;
   constexpr rlim_t kOthers = 200;
   constexpr uint64_t kEvents = 40;
@@ -138,11 +138,11 @@ TEST_F(EventWriterTest, ThousandsWhoWatchASocketDelayTwoWrites) {
   for (uint64_t i = 0; i < kEvents; ++i) {
     while (Write(i) == Result::kFull) std::this_thread::yield();
     ASSERT_EQ(Read(), i);
+    if (watchers.size() == kWatchers) {
+      ASSERT_EQ(slow_.value(), 1U) << "after write " << i;
+    }
   }
-  if (watchers.size() == kWatchers) {
-    EXPECT_EQ(slow_.value(), 1U) << "the second write";
-    EXPECT_TRUE(writer_->is_slow());
-  }
+  EXPECT_EQ(writer_->is_slow(), slow_.value() != 0);
   watchers.clear();
   setrlimit(RLIMIT_NOFILE, &before);
   if (slow_.value() == 0) GTEST_SKIP() << "too few descriptors are permitted";
