@@ -89,7 +89,8 @@ struct XrcdRecord {
   uint32_t users = 0;  // shared receive queues, and open receiving queue pairs
 };
 struct QpRecord {
-  QuotaShare share;  // a receiving XRC queue pair's are its domain's
+  // A receiving XRC queue pair is charged to its domain, and here only this handle for it.
+  QuotaShare share;
   RingShare memory;
   dataplane::QueuePair* qp = nullptr;
   roce::Qpn qpn;

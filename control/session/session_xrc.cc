@@ -93,9 +93,13 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   constexpr uint32_t kMostOpenings = 256;
   if (target.openings >= kMostOpenings)
     return absl::ResourceExhaustedError("the queue pair is open too often");
+  // What an opening takes of the daemon's heap.
+  constexpr uint64_t kOpeningBytes = sizeof(QpRecord) + sizeof(dataplane::TargetOpening);
+  QpRecord record;
+  record.memory = admission_.user->TakeRings(kOpeningBytes, 0);
+  if (!record.memory.ok()) return RingShare::Refusal();
   const absl::StatusOr<uint32_t> handle = qps_.Next();
   if (!handle.ok()) return handle.status();
-  QpRecord record;
   record.qp = target.qp;
   record.qpn = roce::Qpn(qpn);
   record.type = roce::QpType::kXrcRecv;

@@ -1,11 +1,13 @@
 // The daemon's answers to sessions with invalid requests; it must have nothing of them left at the
 // end.
 #include <gtest/gtest.h>
+#include <infiniband/verbs.h>
 #include <sys/mman.h>
 
 #include <chrono>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "tests/integration/raw_session.h"
 #include "tests/integration/show_device.h"
@@ -403,6 +405,58 @@ TEST_F(SessionTest, LimitsHoldNothingOfProgramsThatEnd) {
   ASSERT_EQ(other.CreateQp(RawSession::QpRequest(pd, cq), created), ENOMEM);
   ending.Close();
   EXPECT_EQ(other.CreateQp(RawSession::QpRequest(pd, cq), created), 0);
+}
+
+// What the user of the only program has of `resource` (`roci show apps`).
+uint64_t UsedByUser(const char* resource) {
+  const auto apps = tools::AskDaemon("", {{"command", "show"}, {"what", "apps"}});
+  EXPECT_TRUE(apps.ok()) << apps.status();
+  return (*apps)[0]["user"][resource]["used"];
+}
+
+// An XRC domain belongs to no program, but each of its objects and handles counts to a user.
+TEST_F(SessionTest, XrcReceiversQueuesAndHandlesCountToTheirUser) {
+  ASSERT_EQ(session_.Hello(), 0);
+  roci_abi_open_xrcd_request open{};
+  open.flags = ROCI_ABI_XRCD_CREATE;
+  roci_abi_handle_response domain;
+  ASSERT_EQ(session_.Call(ROCI_ABI_OPEN_XRCD, open, domain), 0);
+  const uint32_t cq = session_.CreateCq(16);
+  auto grows = [before = uint64_t{0}, mappings = uint64_t{0}]() mutable {
+    const uint64_t bytes_before = std::exchange(before, UsedByUser("queue_bytes"));
+    const uint64_t mappings_before = std::exchange(mappings, UsedByUser("queue_mappings"));
+    return std::pair(before - bytes_before, mappings - mappings_before);
+  };
+  grows();
+  roci_abi_create_srq_request queue{};
+  queue.pd = session_.AllocPd();
+  queue.type = ROCI_ABI_SRQ_XRC;
+  queue.xrcd = domain.handle;
+  queue.cq = cq;
+  queue.max_wr = 1000;
+  queue.max_sge = 4;
+  roci_abi_create_srq_response created_queue;
+  ASSERT_EQ(session_.Call(ROCI_ABI_CREATE_SRQ, queue, created_queue), 0);
+  EXPECT_EQ(grows(), std::pair(uint64_t{created_queue.layout.memory_size}, uint64_t{1}));
+  const auto request = RawSession::QpRequest(domain.handle, cq, IBV_QPT_XRC_RECV);
+  roci_abi_create_qp_response created;
+  ASSERT_EQ(session_.CreateQp(request, created), 0);
+  const auto [receiver_bytes, receiver_mappings] = grows();
+  EXPECT_GT(receiver_bytes, 0u);
+  EXPECT_EQ(receiver_mappings, 1u);
+  roci_abi_open_qp_request again{};
+  again.xrcd = domain.handle;
+  again.qpn = created.qpn;
+  again.qp_type = IBV_QPT_XRC_RECV;
+  roci_abi_open_qp_response opened;
+  ASSERT_EQ(session_.Call(ROCI_ABI_OPEN_QP, again, opened), 0);
+  const auto [handle_bytes, handle_mappings] = grows();
+  EXPECT_GT(handle_bytes, 0u) << "the daemon keeps a record of each handle";
+  EXPECT_EQ(handle_mappings, 0u);
+  for (const uint32_t handle : {opened.handle, created.handle}) {
+    EXPECT_EQ(session_.OnHandle(ROCI_ABI_DESTROY_QP, handle), 0);
+  }
+  EXPECT_EQ(grows(), std::pair(0 - receiver_bytes - handle_bytes, uint64_t{0} - 1));
 }
 
 TEST_F(SessionTest, LimitIsExactOverSessions) {
