@@ -76,12 +76,6 @@ bool Broken(const MappedFile& mapping) {
   return mapping.broken() != nullptr && mapping.broken()->load(std::memory_order_relaxed);
 }
 
-// Whether lcores access the mapping directly. False for a file on a disk: a page fault would wait
-// for the disk.
-bool IsDirect(const Extent& extent) {
-  return extent.mapping != nullptr && !extent.mapping->on_disk() && !Broken(*extent.mapping);
-}
-
 bool Overlaps(uint64_t a, uint64_t a_length, uint64_t b, uint64_t b_length) {
   return a_length != 0 && b_length != 0 && a <= b + (b_length - 1) && b <= a + (a_length - 1);
 }
@@ -99,6 +93,13 @@ uint32_t BaseOf(uint64_t seed, uint32_t capacity) {
 }
 
 }  // namespace
+
+// Whether lcores access the mapping directly. False for a file on a disk: a page fault would wait
+// for the disk.
+bool KeyTable::IsDirect(const Extent& extent) const {
+  return extent.mapping != nullptr && !extent.mapping->on_disk() && !Broken(*extent.mapping) &&
+         (!is_direct_stopped_ || extent.mapping->is_dma_buffer());
+}
 
 uint8_t KeyTable::FirstVariant(uint32_t slot) const {
   return seed_ == 0 ? 0 : static_cast<uint8_t>(SplitMix(seed_ + slot).Next());
@@ -160,12 +161,13 @@ void KeyTable::Free(Entry* entry) {
   --used_;
 }
 
-void KeyTable::RefreshFastPath(Entry* entry) {
+void KeyTable::RefreshFastPath(Entry* entry) const {
   entry->direct = nullptr;
   entry->broken = nullptr;
   if (entry->kind != Kind::kRegion || entry->region->extents.size() != 1) return;
   const Extent& extent = entry->region->extents.front();
   if (extent.mapping == nullptr || extent.mapping->on_disk()) return;
+  if (is_direct_stopped_ && !extent.mapping->is_dma_buffer()) return;
   entry->direct = extent.mapping->At(extent.file_offset);
   entry->broken = extent.mapping->broken();
 }
@@ -291,6 +293,16 @@ uint32_t KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* 
   return end < next_slot_ ? end : 0;
 }
 
+bool KeyTable::StopDirectAccess(uint32_t most) {
+  is_direct_stopped_ = true;
+  const uint32_t end = EndOf(next_stopped_, most);
+  for (; next_stopped_ < end; ++next_stopped_) {
+    Entry* entry = &At(next_stopped_);
+    if (entry->kind == Kind::kRegion) RefreshFastPath(entry);
+  }
+  return end < next_slot_;
+}
+
 MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& context,
                                   uint64_t address, uint64_t length, Access need) {
   if (IsWindow(entry)) {
@@ -356,13 +368,14 @@ MemoryStatus KeyTable::AppendNull(Access need, uint32_t length, SegmentList& out
 }
 
 Segment KeyTable::SegmentOf(const Region& region, const Extent& extent, uint64_t skip,
-                            uint32_t length) {
+                            uint32_t length) const {
   const MappedFile* mapping = extent.mapping.get();
   if (IsDirect(extent)) {
     return Segment::Direct(mapping->At(extent.file_offset) + skip, length, mapping->broken());
   }
-  const AppMemory* own =
-      mapping != nullptr && mapping->on_disk() ? AppMemory::OwnProcess() : nullptr;
+  const bool is_mapped =
+      mapping != nullptr && (mapping->on_disk() || (is_direct_stopped_ && !Broken(*mapping)));
+  const AppMemory* own = is_mapped ? AppMemory::OwnProcess() : nullptr;
   if (own == nullptr) return Segment::Remote(region.app, extent.va + skip, length);
   const auto at = reinterpret_cast<uintptr_t>(mapping->At(extent.file_offset));
   return Segment::Remote(own, at + skip, length);
@@ -389,7 +402,7 @@ MemoryStatus KeyTable::AppendExtents(const Region& region, uint64_t va, uint32_t
   return MemoryStatus::kOk;
 }
 
-RegionInfo KeyTable::Describe(const Entry& entry) {
+RegionInfo KeyTable::Describe(const Entry& entry) const {
   RegionInfo info{};
   info.key = entry.key;
   info.pd = entry.pd;

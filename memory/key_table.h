@@ -206,6 +206,10 @@ class KeyTable {
                         const AppMemory* app = nullptr, uint32_t first = kFirstSlot,
                         uint32_t count = UINT32_MAX);
 
+  /// From now on, mapped memory is accessed by system calls on the mappings, except DMA buffers: an
+  /// access through them has blocked an lcore. Visits at most `most` keys. True: call again.
+  bool StopDirectAccess(uint32_t most);
+
   /// Gate 4. Appends the segments of [address, address + length) to `out` if `key` is valid,
   /// belongs to `context`, grants `need` and covers the range; checked in this order (IBTA vol
   /// 1, 10.6.3.5 and 9.7.4.1.6). `address` is an iova. On failure `out` is unchanged. `length` must
@@ -300,8 +304,9 @@ class KeyTable {
                                  uint64_t length, Access need);
   MemoryStatus ResolveSlow(const Entry& entry, const AccessContext& context, uint64_t address,
                            uint32_t length, Access need, SegmentList& out) const;
-  static Segment SegmentOf(const Region& region, const Extent& extent, uint64_t skip,
-                           uint32_t length);
+  Segment SegmentOf(const Region& region, const Extent& extent, uint64_t skip,
+                    uint32_t length) const;
+  bool IsDirect(const Extent& extent) const;
   MemoryStatus AppendExtents(const Region& region, uint64_t va, uint32_t length,
                              SegmentList& out) const;
   static MemoryStatus AppendNull(Access need, uint32_t length, SegmentList& out);
@@ -316,8 +321,8 @@ class KeyTable {
   void Unbind(Entry* window);
   Entry* Allocate();
   void Free(Entry* entry);
-  static void RefreshFastPath(Entry* entry);
-  static RegionInfo Describe(const Entry& entry);
+  void RefreshFastPath(Entry* entry) const;
+  RegionInfo Describe(const Entry& entry) const;
   Entry* FindList(uint32_t number);
   MemoryStatus CheckRun(const ListRun& run, uint32_t pd, Access need) const;
   MemoryStatus CheckRuns(std::span<const ListRun> runs, uint32_t pd, Access need,
@@ -342,6 +347,8 @@ class KeyTable {
   uint32_t free_tail_ = 0;
   std::unique_ptr<std::unique_ptr<Entry[]>[]> chunks_;
   uint64_t seed_;
+  bool is_direct_stopped_ = false;
+  uint32_t next_stopped_ = kFirstSlot;  // the first slot that StopDirectAccess has not visited
   // Bound windows of type 2, by a hash of the queue pair number: lists linked through Region.
   std::array<Entry*, 256> windows_of_qps_{};
 };

@@ -203,10 +203,10 @@ MemoryStatus KeyTable::AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, 
 // The lcore copies these runs itself, so a program of another user must not be able to block it, by
 // its own pages or by those of a file on a disk.
 bool KeyTable::MayWait(const SegmentList& segments) const {
-  const bool is_foreign = app_ != nullptr && app_->is_foreign();
-  return std::any_of(segments.begin(), segments.end(), [is_foreign](const Segment& segment) {
+  const bool may_wait = is_direct_stopped_ || (app_ != nullptr && app_->is_foreign());
+  return std::any_of(segments.begin(), segments.end(), [may_wait](const Segment& segment) {
     return segment.direct == nullptr && segment.kind == SegmentKind::kMemory &&
-           (is_foreign || segment.app->is_foreign());
+           (may_wait || segment.app->is_foreign());
   });
 }
 

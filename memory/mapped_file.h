@@ -52,6 +52,8 @@ class MappedFile {
   bool durable() const { return on_disk_ && writable_; }
   /// A page fault may read from a disk, so an lcore must not access the mapping directly.
   bool on_disk() const { return on_disk_; }
+  /// System calls cannot access it.
+  bool is_dma_buffer() const { return dma_buffer_ >= 0; }
   /// Writes the range back to disk and blocks until it is durable. 0, EIO (and at every later call,
   /// since the kernel reports dropped pages only once), or another errno. Any thread. Does not sync
   /// size and name of the file; the program does that.

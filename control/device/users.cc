@@ -134,23 +134,33 @@ std::shared_ptr<T> LockOrMake(std::weak_ptr<T>& known) {
   return object;
 }
 
+std::shared_ptr<dataplane::CopyUse> MakeCopyUse(uid_t account, bool is_trusted) {
+  auto use = std::make_shared<dataplane::CopyUse>();
+  use->account = account;
+  use->is_trusted = is_trusted;
+  return use;
+}
+
 }  // namespace
 
 std::shared_ptr<User> Users::Get(uid_t uid, bool is_trusted) {
   std::erase_if(users_, [](const auto& entry) {
     const Known& known = entry.second;
-    return known.user.expired() && known.copies.expired() && known.retired.expired() &&
-           known.retired_rings.expired() &&
+    return known.user.expired() && known.retired.expired() && known.retired_rings.expired() &&
+           (known.copies == nullptr ||
+            (known.copies.use_count() == 1 && !known.copies->has_blocked())) &&
            (known.event_writer == nullptr || !known.event_writer->is_slow());
   });
-  Known& known = users_[{is_trusted ? uid : AccountOf(uid), is_trusted}];
+  const uid_t account = is_trusted ? uid : AccountOf(uid);
+  Known& known = users_[{account, is_trusted}];
   std::shared_ptr<User> user = known.user.lock();
   if (user != nullptr) return user;
   if (!is_trusted && known.event_writer == nullptr) {
     known.event_writer = std::make_shared<dataplane::EventWriter>();
   }
-  User::Uses uses{LockOrMake(known.copies), LockOrMake(known.retired),
-                  LockOrMake(known.retired_rings), known.event_writer};
+  if (known.copies == nullptr) known.copies = MakeCopyUse(account, is_trusted);
+  User::Uses uses{known.copies, LockOrMake(known.retired), LockOrMake(known.retired_rings),
+                  known.event_writer};
   user = is_trusted
              ? std::make_shared<User>(whole_, whole_, nullptr, kEverything, std::move(uses))
              : std::make_shared<User>(whole_, others_, &device_others_, percent_, std::move(uses));

@@ -152,10 +152,10 @@ class Users {
   // Each part may live on without the others.
   struct Known {
     std::weak_ptr<User> user;
-    std::weak_ptr<dataplane::CopyUse> copies;
     std::weak_ptr<memory::RetiredUse> retired;
     std::weak_ptr<memory::RetiredUse> retired_rings;
-    // Kept while it is slow, also without sessions, so that an account does not delay lcores again.
+    // Kept while an account has delayed lcores, also without sessions, so that it does not again.
+    std::shared_ptr<dataplane::CopyUse> copies;
     std::shared_ptr<dataplane::EventWriter> event_writer;
   };
   std::map<std::pair<uid_t, bool>, Known> users_;  // by account, and whether it is trusted

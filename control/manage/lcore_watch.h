@@ -1,4 +1,5 @@
-// Warns once if other programs keep the lcores from the processors, which delays all RDMA traffic.
+// Warns once if other programs keep the lcores from the processors, which delays all RDMA traffic,
+// and once for each user whose memory has blocked an lcore.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +34,8 @@ class StarvationJudge {
   uint64_t elapsed_ns_ = 0;
 };
 
-// Control thread. Reads a file in /proc for each lcore every two seconds, until it has warned.
+// Control thread. Looks at each lcore every two seconds, and reads a file of it in /proc until it
+// has warned.
 class LcoreWatch {
  public:
   // `dataplane` outlives this object. `realtime`: from the configuration.
@@ -44,12 +46,15 @@ class LcoreWatch {
   void HandleTimeout(roce::TimeNs now);
 
  private:
+  void WarnOfUsers(uint32_t lcore);
   void Warn(uint32_t lcore);
   const char* Advice(uint32_t lcore) const;
 
   dataplane::Dataplane& dataplane_;
   const dataplane::RealtimeUse realtime_;
   std::vector<StarvationJudge> judges_;
+  std::vector<uint64_t> blocked_;  // LcoreSnapshot::memory_blocked at the last look
+  bool has_warned_ = false;
   roce::TimeNs next_ = 0;
 };
 

@@ -194,6 +194,8 @@ void AddLcores(std::vector<MetricFamily>& out) {
        "Events that took long to write, after which a thread writes the user's events"},
       {"events_lost", "Asynchronous events dropped"},
       {"memory_faults", "Copies from or to program memory that failed"},
+      {"memory_blocked",
+       "Users whose mapped memory made the lcore sleep, and is accessed by system calls since"},
       {"timer_expiries", "Timers that expired"},
       {"durable_syncs", "Waits for a disk (FLUSH for persistence)"},
       {"durable_failures", "Waits for a disk that failed"},

@@ -385,6 +385,7 @@ Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {
           {"events_slow", s.events_slow},
           {"events_lost", s.events_lost},
           {"memory_faults", s.memory_faults},
+          {"memory_blocked", s.memory_blocked},
           {"timer_expiries", s.timer_expiries},
           {"durable_syncs", s.durable_syncs},
           {"durable_failures", s.durable_failures}};

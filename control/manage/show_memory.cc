@@ -49,9 +49,11 @@ const char* KindOf(const memory::RegionInfo& info) {
 }
 
 // Why not all of a region is mapped now. `registered`: the reason at registration.
-NotMapped WhyNotMapped(const memory::RegionInfo& info, NotMapped registered) {
+NotMapped WhyNotMapped(const memory::RegionInfo& info, NotMapped registered,
+                       const ReachFacts& facts) {
   if (info.direct_length == info.length) return NotMapped::kMapped;
-  return registered == NotMapped::kMapped ? NotMapped::kGivenUp : registered;
+  if (registered != NotMapped::kMapped) return registered;
+  return facts.has_blocked ? NotMapped::kHasBlocked : NotMapped::kGivenUp;
 }
 
 const char* HowReached(const memory::RegionInfo& info, NotMapped why, const ReachFacts& facts) {
@@ -70,7 +72,7 @@ void AddReasons(NotMapped why, const ReachFacts& facts, Json& out) {
 Json ShowMr(Json mr, uint32_t handle, const memory::RegionInfo& info, NotMapped registered,
             const ReachFacts& facts) {
   const bool is_region = !info.window && !info.list && !info.null_region;
-  const NotMapped why = is_region ? WhyNotMapped(info, registered) : NotMapped::kMapped;
+  const NotMapped why = is_region ? WhyNotMapped(info, registered, facts) : NotMapped::kMapped;
   mr["handle"] = handle;
   mr["kind"] = KindOf(info);
   mr["pd"] = info.pd;
@@ -108,13 +110,15 @@ void AddMrs(const Session& session, const Json& head, Json& out) {
 
 Json ShowMemoryOf(const Session& session) {
   if (session.mrs().size() == 0) return {};
+  const ReachFacts facts = session.reach_facts();
   NotMapped why = NotMapped::kMapped;
   bool some_is_mapped = false;
   for (const auto& [handle, record] : session.mrs()) {
-    why = std::max(why, record.not_mapped);
-    some_is_mapped |= record.not_mapped == NotMapped::kMapped;
+    const bool is_mapped = record.not_mapped == NotMapped::kMapped;
+    why =
+        std::max(why, is_mapped && facts.has_blocked ? NotMapped::kHasBlocked : record.not_mapped);
+    some_is_mapped |= is_mapped && !facts.has_blocked;
   }
-  const ReachFacts facts = session.reach_facts();
   const bool is_mixed = some_is_mapped && why != NotMapped::kMapped;
   Json out = {{"reached_by", is_mixed ? "mixed" : WayOf(why, facts)}};
   AddReasons(why, facts, out);

@@ -34,12 +34,15 @@ std::string FasterThanPrivate(const ReachFacts& facts) {
 const char* WayOf(NotMapped why, const ReachFacts& facts) {
   if (why == NotMapped::kMapped) return "mapped";
   if (why == NotMapped::kOnDisk) return "disk";
+  if (why == NotMapped::kHasBlocked) return "calls";
   return IsByProcess(facts) ? "process_vm" : "proc_mem";
 }
 
 const char* DescribeWay(NotMapped why, const ReachFacts& facts) {
   if (why == NotMapped::kMapped) return "through a mapping of the same memory";
-  if (why == NotMapped::kOnDisk) return "by system calls on a mapping of the same file";
+  if (why == NotMapped::kOnDisk || why == NotMapped::kHasBlocked) {
+    return "by system calls on a mapping of the same file";
+  }
   return IsByProcess(facts) ? "by process_vm_readv and process_vm_writev"
                             : "by system calls on /proc/PID/mem";
 }
@@ -50,6 +53,8 @@ const char* ReasonOf(NotMapped why) {
       break;
     case NotMapped::kOnDisk:
       return "the file is on a disk";
+    case NotMapped::kHasBlocked:
+      return "mapped memory of the user has blocked an lcore (holes punched into files, or swap)";
     case NotMapped::kGivenUp:
       return "the file was truncated, or the program has forked";
     case NotMapped::kFailed:
@@ -79,6 +84,8 @@ std::string FasterWith(NotMapped why, const ReachFacts& facts) {
     case NotMapped::kOnDisk:
     case NotMapped::kFileSystem:
       return "files on tmpfs or hugetlbfs";
+    case NotMapped::kHasBlocked:
+      return "files into which no program punches holes, after a restart of rocid";
     case NotMapped::kGivenUp:
       return "registering the memory again";
     case NotMapped::kFailed:

@@ -12,6 +12,7 @@ namespace roci::control {
 enum class NotMapped : uint8_t {
   kMapped,       // mapped
   kOnDisk,       // mapped, but pages may have to be read from a disk
+  kHasBlocked,   // mapped, but the user's mapped memory has blocked an lcore
   kGivenUp,      // no longer mapped: the file was truncated, or the program has forked
   kFailed,       // a system call failed
   kLimit,        // the user has no mappings or addresses left
@@ -30,10 +31,11 @@ struct ReachFacts {
   bool is_confined = false;      // a system call filter refuses process_vm_readv to the daemon
   bool converts = false;         // memory.policy is "map"
   bool has_userfaultfd = false;  // the daemon can open /dev/userfaultfd
+  bool has_blocked = false;      // mapped memory of the user has blocked an lcore
 };
 
-// One word: "mapped", "process_vm", "proc_mem" (/proc/PID/mem), or "disk" (system calls on the
-// daemon's mapping of a file on a disk).
+// One word: "mapped", "process_vm", "proc_mem" (/proc/PID/mem), or system calls on the daemon's
+// mapping: "disk" (of a file on a disk), "calls" (of any other file).
 const char* WayOf(NotMapped why, const ReachFacts& facts);
 // "by process_vm_readv and process_vm_writev"
 const char* DescribeWay(NotMapped why, const ReachFacts& facts);

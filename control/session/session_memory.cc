@@ -93,6 +93,7 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
     return nullptr;
   }
   mapping->ChargeTo(admission_.user->retired);
+  if (admission_.user->copy_use->has_blocked()) *why = NotMapped::kHasBlocked;
   if (mapping->on_disk()) *why = NotMapped::kOnDisk;
   return mapping;
 }
@@ -106,7 +107,8 @@ ReachFacts Session::reach_facts() const {
           .is_visible = is_visible,
           .is_confined = !memory::ProcessVmWorks(),
           .converts = services_.config.memory.policy == ROCI_ABI_MEMORY_MAP,
-          .has_userfaultfd = userfaultfd.valid()};
+          .has_userfaultfd = userfaultfd.valid(),
+          .has_blocked = admission_.user->copy_use->has_blocked()};
 }
 
 void Session::LogReach(NotMapped why) {

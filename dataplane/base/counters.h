@@ -130,6 +130,7 @@ struct LcoreSnapshot {
   uint64_t events_slow = 0;     // to a socket that very many watch; see EventWriter
   uint64_t events_lost = 0;     // asynchronous events; see AsyncEvents
   uint64_t memory_faults = 0;   // copies from or to program memory that failed
+  uint64_t memory_blocked = 0;  // users whose mapped memory has made it sleep; see MemoryWatch
   uint64_t timer_expiries = 0;
   uint64_t durable_syncs = 0;     // started for FLUSH for persistence
   uint64_t durable_failures = 0;  // failed durable_syncs

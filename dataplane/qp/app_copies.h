@@ -84,6 +84,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     apps_.push_back(std::move(app));
     ++contexts_;
   }
+  const std::shared_ptr<CopyUse>& use() const { return use_; }
   // Whether several contexts use it.
   bool IsShared() const { return contexts_ > 1; }
   // Keeps the key table, and with it the mappings of its regions, alive as long as this object.

@@ -79,6 +79,7 @@ class QueuePairHost {
   LaneState& lane() const { return *services_.lane; }
   VerbsContext& context() const { return *services_.context; }  // not XRC receive
   AppCopies& copies() const { return *access_.copies; }         // XRC: of the request under way
+  AppCopies* current_copies() const { return access_.copies; }  // XRC: null if there is none
   uint64_t now_ns() const { return *services_.now_ns; }
   void CountMemoryFault();
   // A durable flush has ended; see StartDurable.

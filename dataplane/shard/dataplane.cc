@@ -84,7 +84,8 @@ LcoreThread Dataplane::ThreadOf(uint32_t lcore) const {
 bool Dataplane::HasHugePages() const { return EalHasHugePages(); }
 
 LcoreState Dataplane::Inspect(uint32_t lcore) const {
-  return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot()};
+  return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot(),
+          lcores_[lcore]->blocked_by()};
 }
 
 Wire& Dataplane::AddWire() { return *wires_.emplace_back(std::make_unique<Wire>(*this)); }

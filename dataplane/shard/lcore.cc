@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "absl/cleanup/cleanup.h"
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
@@ -123,12 +124,17 @@ bool Lcore::StartToWatch() {
 }
 
 void Lcore::AttachContext(VerbsContext& context) {
+  memory_watch_.Add(&context, context.copies().use());
+  WakeWatch();
+  absl::Cleanup undo = [&] { memory_watch_.Remove(&context); };
   Call([&](const OnShard& shard) { worker(shard).AddContext(context); });
+  std::move(undo).Cancel();
   contexts_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Lcore::DetachContext(VerbsContext& context) {
   Call([&](const OnShard& shard) { worker(shard).RemoveContext(context); });
+  memory_watch_.Remove(&context);
   contexts_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -164,6 +170,7 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.events_lost = worker_->events().lost.value();
   out.async_events = stats.async_events.value();
   out.memory_faults = stats.memory_faults.value();
+  out.memory_blocked = memory_watch_.blocked();
   out.timer_expiries = stats.timer_expiries.value();
   out.durable_syncs = stats.durable_syncs.value();
   out.durable_failures = stats.durable_failures.value();

@@ -16,6 +16,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/thread_priority.h"
+#include "dataplane/shard/memory_watch.h"
 #include "dataplane/types/lcore_state.h"
 
 namespace roci::dataplane {
@@ -76,6 +77,8 @@ class Lcore {
   // 0: ordinary priority; see ThreadPriority.
   int realtime_priority() const;
   uint32_t contexts() const { return contexts_.load(std::memory_order_relaxed); }
+  // See LcoreState.
+  uint32_t blocked_by() const { return memory_watch_.last_account(); }
 
   // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
   // full fence.
@@ -141,6 +144,8 @@ class Lcore {
   bool MayTakeOver() const;
   static void PrepareThread();
   void SleepUntilCopy(uint64_t seen);
+  void WakeWatch();
+  void LookAtMemory();
   // Whether the thread that started a copy at `since_ns` (0: no copy) sleeps in the kernel now.
   bool IsBlocked(uint64_t since_ns) const;
   bool TakeOver(uint32_t number, uint64_t since_ns);
@@ -194,6 +199,7 @@ class Lcore {
   std::atomic<uint64_t> copying_since_ns_{0};        // 0: not in Copy
   std::atomic<uint64_t> copies_begun_{0};
   std::atomic<bool> watch_sleeps_{false};
+  MemoryWatch memory_watch_;
   bool is_watched_ = false;  // control thread
   Mailbox mailbox_;
   std::unique_ptr<Worker> worker_;

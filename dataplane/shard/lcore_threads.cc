@@ -1,6 +1,7 @@
 // The threads of an lcore's loop. A copy to or from a program's memory may block on that program (a
 // page fault that it handles itself, a file system of its own). A watch thread continues the loop
 // if the thread of the loop blocks for too long.
+#include <poll.h>
 #include <pthread.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -13,6 +14,7 @@
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "dataplane/base/clock.h"
 #include "dataplane/base/processor_time.h"
@@ -39,10 +41,8 @@ bool Lcore::Copy(AppCopies& copies) {
   const std::shared_ptr<Shared> shared = shared_;
   copying_since_ns_.store(Clock::Monotonic(), std::memory_order_relaxed);
   copies_begun_.fetch_add(1);  // also a full fence before the flag is read
-  if (watch_sleeps_.load(std::memory_order_relaxed)) [[unlikely]] {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(shared->watch.get(), &one, sizeof(one));
-  }
+  if (watch_sleeps_.load(std::memory_order_relaxed)) [[unlikely]]
+    WakeWatch();
   const uint32_t number = runner_.load(std::memory_order_relaxed);
   Lend();
   copies.Copy();
@@ -128,13 +128,41 @@ bool Lcore::StartWatching() {
   return false;
 }
 
+void Lcore::WakeWatch() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));
+}
+
 void Lcore::SleepUntilCopy(uint64_t seen) {
+  constexpr int kForEver = -1;
+  uint64_t last_round = 0;
   watch_sleeps_.store(true);
-  if (copies_begun_.load() == seen && !shared_->stop) {
-    uint64_t count;
-    [[maybe_unused]] const ssize_t got = read(shared_->watch.get(), &count, sizeof(count));
+  while (copies_begun_.load() == seen && !shared_->stop) {
+    const uint64_t round = worker_->stats().loops.value();
+    const bool is_idle =
+        std::exchange(last_round, round) == round && worker_->memory_in_use() == nullptr;
+    const int timeout_ms = !memory_watch_.has_users() ? kForEver
+                           : is_idle                  ? MemoryWatch::kIdlePeriodMs
+                                                      : MemoryWatch::kPeriodMs;
+    pollfd wait{shared_->watch.get(), POLLIN, 0};
+    if (poll(&wait, 1, timeout_ms) > 0) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t got = read(shared_->watch.get(), &count, sizeof(count));
+    }
+    LookAtMemory();
   }
   watch_sleeps_.store(false);
+}
+
+// The lcore itself accesses the memory, or the control thread in its place.
+void Lcore::LookAtMemory() {
+  const CopyUse* const in_use = worker_->memory_in_use();
+  const uint64_t round = worker_->stats().loops.value();
+  memory_watch_.Look(Clock::Monotonic(), in_use, round, [&] {
+    const uint32_t holder = holder_.load(std::memory_order_relaxed);
+    return holder != kNobody && Sleeps(holder == kItself ? thread_id() : getpid()) &&
+           worker_->memory_in_use() == in_use && worker_->stats().loops.value() == round;
+  });
 }
 
 bool Lcore::IsBlocked(uint64_t since_ns) const {
@@ -161,6 +189,7 @@ bool Lcore::Watch(uint32_t number) {
     const uint64_t since_ns = copying_since_ns_.load();
     quiet = begun == seen && since_ns == 0 ? quiet + 1 : 0;
     seen = begun;
+    LookAtMemory();
     if (quiet == kQuietPeriods) SleepUntilCopy(seen);
     if (!IsBlocked(since_ns) || !MayTakeOver() || !StartWatching()) continue;
     if (!TakeOver(number, since_ns)) return true;  // the next watch thread goes on
@@ -195,8 +224,7 @@ bool Lcore::TakeOver(uint32_t number, uint64_t since_ns) {
 
 // Does not wait for threads in copies.
 void Lcore::AwaitThreads() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(shared_->watch.get(), &one, sizeof(one));
+  WakeWatch();
   while (shared_->threads != 0 || shared_->releasing != 0) nanosleep(&kStopCheckPeriod, nullptr);
   while (rte_eal_get_lcore_state(eal_lcore_) == RUNNING && !shared_->first_is_copier) {
     nanosleep(&kStopCheckPeriod, nullptr);

@@ -136,6 +136,8 @@ void Worker::StartRound() {
     events_.Expire(shard_, now_);
   if (now_ >= next_publish_ns_) [[unlikely]]
     PublishRound();
+  if (CopyUse::changes() != changes_seen_) [[unlikely]]
+    StopDirectAccess();
 }
 
 void Worker::CountCalls(uint32_t count, uint64_t begin_tsc) {
@@ -282,6 +284,7 @@ void Worker::AddContext(VerbsContext& context) {
   contexts_.reserve(contexts);
   events_.Register(shard_, context.async_events(shard_));
   contexts_.push_back(&context);
+  if (context.copies().use()->has_blocked()) changes_seen_ = CopyUse::changes() - 1;
   // The old and the new lcore may or may not be asleep.
   context.doorbells(shard_).SetSleeping(lcore_.wake_.is_sleeping());
   WatchWake(context.wake_fd());

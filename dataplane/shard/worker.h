@@ -90,6 +90,8 @@ class Worker final : public DurableService {
   // Called when the last context that uses `copies` is destroyed.
   void RemoveCopies(std::shared_ptr<AppCopies> copies);
   WorkerStats& stats() { return stats_; }
+  // Any thread: the user whose mapped memory the lcore may access now; null: none. For comparison.
+  const CopyUse* memory_in_use() const { return memory_in_use_.load(std::memory_order_relaxed); }
   // Any thread.
   const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
@@ -160,6 +162,8 @@ class Worker final : public DurableService {
   enum class Sharing : uint8_t { kNobody, kOthers };
   bool Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                Sharing sharing);
+  roce::PacketEffects HandlePacket(QueuePair& qp, const AppCopies* copies,
+                                   const roce::Packet& packet);
   void Touch(QueuePair& qp);
   void VisitTouched();
   void VisitAfterPackets(QueuePair& qp);
@@ -206,7 +210,27 @@ class Worker final : public DurableService {
   void Rearm(QueuePair& qp);
   void FinishRearming();
 
+  // While it exists, the lcore may access mapped memory of the programs of `copies`.
+  class MemoryUse {
+   public:
+    MemoryUse(Worker& worker, const AppCopies* copies) : in_use_(worker.memory_in_use_) {
+      if (copies != nullptr) Set(copies->use().get());
+    }
+    ~MemoryUse() { Set(nullptr); }
+    MemoryUse(const MemoryUse&) = delete;
+    MemoryUse& operator=(const MemoryUse&) = delete;
+
+   private:
+    void Set(const CopyUse* use) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      in_use_.store(use, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    std::atomic<const CopyUse*>& in_use_;
+  };
+
   // worker_copies.cc
+  void StopDirectAccess();
   bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) const;
   bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
@@ -270,6 +294,8 @@ class Worker final : public DurableService {
   std::vector<AppCopies*> refused_;    // their users have too many such threads already
   uint64_t refused_retry_ns_ = 0;
   std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a context
+  std::atomic<const CopyUse*> memory_in_use_{nullptr};
+  uint32_t changes_seen_ = 0;  // of CopyUse::changes()
   RecordPool records_;
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;

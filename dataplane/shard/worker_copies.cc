@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/worker.h"
 #include "roce/parse.h"
 #include "roce/work.h"
@@ -198,6 +199,20 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   stats_.memory_faults.Add(1);
   if (qp.HandleTransmitFault(shard_, now_, frame.packet).has_transmit) active_.Push(qp);
   ApplyEffects(qp);
+}
+
+// A part in each round, until no mapped memory of users who have blocked an lcore is accessed
+// directly.
+void Worker::StopDirectAccess() {
+  constexpr uint32_t kMostKeys = 1024;
+  const uint32_t changes = CopyUse::changes();
+  for (VerbsContext* context : contexts_) {
+    if (context->copies().use()->has_blocked() &&
+        context->keys(shard_).StopDirectAccess(kMostKeys)) {
+      return;
+    }
+  }
+  changes_seen_ = changes;
 }
 
 // Headers and ICRC of parked frames were checked at their arrival.

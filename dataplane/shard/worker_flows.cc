@@ -101,7 +101,10 @@ void Worker::DeliverRaw(DeviceLane& lane, QueuePair& qp, const roce::FlowKey& ke
   }
   copies.places(shard_).BeginPacket(packet);
   const roce::FrameInfo info{.flow_tag = tag, .checksums_right = ChecksumsAreRight(frame)};
-  const DropReason reason = target.HandleFrame(shard_, bytes, info);
+  const DropReason reason = [&] {
+    const MemoryUse use(*this, &copies);
+    return target.HandleFrame(shard_, bytes, info);
+  }();
   Touch(target);
   // Only the frame's reference count changes.
   if (target.host(shard_).IsHeld()) {

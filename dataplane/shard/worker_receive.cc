@@ -169,7 +169,7 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
   if (reason == DropReason::kNone) [[likely]] {
     if (copies != nullptr) [[likely]]
       copies->places(shard_).BeginPacket(packet);
-    const roce::PacketEffects effects = qp.HandlePacket(shard_, now_, packet);
+    const roce::PacketEffects effects = HandlePacket(qp, copies, packet);
     reason = effects.reason;
     if (effects.cnp_to_source) [[unlikely]]
       qp.SetNotificationPath(shard_, packet);
@@ -185,6 +185,12 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     lane.counters.Drop(reason);
   }
   return is_kept;
+}
+
+roce::PacketEffects Worker::HandlePacket(QueuePair& qp, const AppCopies* copies,
+                                         const roce::Packet& packet) {
+  const MemoryUse use(*this, copies);
+  return qp.HandlePacket(shard_, now_, packet);
 }
 
 void Worker::Touch(QueuePair& qp) {

@@ -76,6 +76,7 @@ Worker::Progress Worker::Visit(QueuePair& qp) {
 
 // `qp` has packets to send.
 Worker::Progress Worker::Transmit(QueuePair& qp) {
+  const MemoryUse use(*this, qp.host(shard_).current_copies());
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0, bytes = 0;
   bool has_more = true;

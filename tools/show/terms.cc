@@ -73,7 +73,8 @@ ADDRESS    its first address in the program
 LENGTH     bytes
 REACHED BY mapped: the daemon has mapped the same memory, the fastest way; process_vm: system calls
            on the program's process (process_vm_readv); proc_mem: system calls on /proc/PID/mem;
-           disk: mapped, but accessed by system calls, since pages may have to be read first;
+           disk: mapped, but accessed by system calls, since pages may have to be read first; calls:
+           the same, since an access to the user's mapped memory has made an lcore sleep;
            mixed: parts of each; regions: through the regions that it refers to
 EXTENTS    number of its parts with one access method each
 ACCESS     its access rights

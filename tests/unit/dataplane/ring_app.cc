@@ -228,6 +228,7 @@ void Node::RegisterMemory(const Config& config) {
     int error = 0;
     auto mapping = memory::MappedFile::Map(fd.get(), 0, memory_bytes_, true, &error);
     Check(mapping != nullptr, "mapping");
+    mapped_ = mapping->At(0);
     translation.extents.push_back({va(), memory_bytes_, mapping, 0});
   }
   const auto rights = static_cast<memory::Access>(kLocalAndRemote);

@@ -120,6 +120,8 @@ class Node {
   dataplane::ShardedDevice& device() { return *device_; }
   dataplane::ShardClient& client() { return *client_; }
   std::byte* memory() const { return memory_; }
+  // The daemon's mapping of the memory; null with `process_vm`.
+  std::byte* mapped() const { return mapped_; }
   uint32_t key() const { return key_; }
   uint64_t va(size_t offset = 0) const { return reinterpret_cast<uint64_t>(memory_) + offset; }
   roci_abi_sge Sge(size_t offset, uint32_t length) const { return {va(offset), length, key_}; }
@@ -135,6 +137,7 @@ class Node {
   std::unique_ptr<dataplane::ShardClient> client_;
   dataplane::Fd async_read_;
   std::byte* memory_ = nullptr;
+  std::byte* mapped_ = nullptr;
   size_t memory_bytes_ = 0;
   uint32_t key_ = 0;
   roce::Gid gid_;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <set>
 
+#include "memory/app_memory.h"
 #include "memory/copy.h"
 
 namespace roci::memory {
@@ -380,6 +381,38 @@ TEST(KeyTable, UseProcessVmDropsTheMappingsOfARange) {
   ASSERT_EQ(table.Resolve(within, kPd1, 0x11010, 16, kAll, segments), MemoryStatus::kOk);
   EXPECT_EQ(segments[0].direct, nullptr);
   EXPECT_EQ(segments[0].remote_va, 0x11010U);
+}
+
+TEST(KeyTable, StopsDirectAccessInParts) {
+  KeyTable table(kApp, 8);
+  auto file = SealedFile(2 * 4096);
+  const auto add = [&] {
+    Translation translation = Plain(0x10000, 2 * 4096);
+    translation.extents.push_back({0x10000, 2 * 4096, file, 0});
+    return MustRegister(table, kAll, translation);
+  };
+  std::vector<uint32_t> keys;
+  for (int i = 0; i < 5; ++i) keys.push_back(add());
+  const uint32_t window = [&] {
+    uint32_t key = 0;
+    EXPECT_EQ(table.AllocateWindow(1, WindowType::kType1, &key), MemoryStatus::kOk);
+    return key;
+  }();
+  EXPECT_TRUE(table.StopDirectAccess(2));
+  EXPECT_TRUE(table.StopDirectAccess(2));
+  EXPECT_FALSE(table.StopDirectAccess(2));
+  EXPECT_FALSE(table.StopDirectAccess(2));
+  keys.push_back(add());
+  EXPECT_EQ(table.Info(window)->length, 0U);
+  for (const uint32_t key : keys) {
+    EXPECT_EQ(table.Info(key)->direct_length, 0U);
+    SegmentList segments;
+    ASSERT_EQ(table.Resolve(key, kPd1, 0x10010, 16, kAll, segments), MemoryStatus::kOk);
+    ASSERT_EQ(segments.size(), 1U);
+    EXPECT_EQ(segments[0].direct, nullptr);
+    EXPECT_EQ(segments[0].app, AppMemory::OwnProcess());
+    EXPECT_EQ(segments[0].remote_va, reinterpret_cast<uintptr_t>(file->At(0x10)));
+  }
 }
 
 TEST(KeyTable, UseProcessVmVisitsSomeSlots) {

@@ -111,6 +111,15 @@ TEST_F(UsersTest, CopiesUnderWayCountAfterTheLastSession) {
   EXPECT_EQ(users_.Get(kAlice)->copy_use->threads, 0u);
 }
 
+TEST_F(UsersTest, UsersWhoHaveBlockedAnLcoreAreKnownAfterTheirLastSession) {
+  EXPECT_EQ(users_.Get(kAlice)->copy_use->account, kAlice);
+  EXPECT_FALSE(users_.Get(kAlice)->copy_use->is_trusted);
+  EXPECT_TRUE(users_.Get(kOwner, true)->copy_use->is_trusted);
+  users_.Get(kAlice)->copy_use->SetBlocked();
+  EXPECT_FALSE(users_.Get(kBob)->copy_use->has_blocked());
+  EXPECT_TRUE(users_.Get(kAlice)->copy_use->has_blocked());
+}
+
 // Alice has the IDs from 100000 on for her containers, the owner those from 200000 on, root those
 // from 300000 on.
 TEST_F(UsersTest, SubordinateIdsShareThePartOfTheirAccount) {

@@ -22,6 +22,7 @@ TEST(MemoryReachTest, TheWayDependsOnTheProgram) {
   EXPECT_STREQ(WayOf(NotMapped::kPrivate, kConfined), "proc_mem");
   EXPECT_STREQ(WayOf(NotMapped::kMapped, kOther), "mapped");
   EXPECT_STREQ(WayOf(NotMapped::kOnDisk, kOther), "disk");
+  EXPECT_STREQ(WayOf(NotMapped::kHasBlocked, kOther), "calls");
   EXPECT_THAT(DescribeWay(NotMapped::kPrivate, kOwn), HasSubstr("process_vm_readv"));
   EXPECT_THAT(DescribeWay(NotMapped::kPrivate, kOther), HasSubstr("/proc/PID/mem"));
 }
