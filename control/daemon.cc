@@ -279,6 +279,11 @@ absl::Status Daemon::OpenSockets() {
   manage_->AddCommand(kShowCommand, [this](const nlohmann::json& request) {
     return Show(*services_, *sessions_, *connections_, request);
   });
+  manage_->AddInParts(kShowCommand, [this](const nlohmann::json& request) {
+    return ShowInParts(*sessions_, request);
+  });
+  loop_->AddDeadline([this] { return manage_->NextTimeout(); },
+                     [this](roce::TimeNs now) { manage_->HandleTimeout(now); });
   manage_->AddCommand(kProbeCommand, [this](const nlohmann::json& request) {
     return ProbeDaemon(*services_, request);
   });

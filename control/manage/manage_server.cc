@@ -4,12 +4,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/log.h"
+#include "control/loop/no_memory.h"
 #include "control/loop/socket.h"
 #include "control/manage/manage_protocol.h"
 
@@ -61,36 +65,96 @@ void ManageServer::Accept(UniqueFd socket) {
   const absl::StatusOr<EventLoop::Watch> watch =
       loop_.Add(socket.get(), EPOLLIN, [this, id](uint32_t events) { Handle(id, events); });
   if (!watch.ok()) return close_(std::move(socket));
-  connections_[id] = {
-      .socket = std::move(socket), .caller = peer->pid, .watch = *watch, .in = {}, .out = {}};
+  connections_[id] = {.socket = std::move(socket),
+                      .caller = peer->pid,
+                      .watch = *watch,
+                      .in = {},
+                      .out = {},
+                      .parts = {},
+                      .answer = {}};
 }
 
 void ManageServer::Handle(uint64_t id, uint32_t events) {
   Connection& connection = connections_.at(id);
   bool open = (events & (EPOLLIN | EPOLLHUP)) == 0 || Receive(connection);
+  if (open && (events & EPOLLOUT)) open = Flush(connection);
   // One answer at a time: requests wait until the previous answer has been sent.
   size_t end = 0;
-  while (open && connection.out.empty() && (end = connection.in.find('\n')) != std::string::npos) {
+  while (open && connection.out.empty() && !connection.parts &&
+         (end = connection.in.find('\n')) != std::string::npos) {
     const std::string line = connection.in.substr(0, end);
     connection.in.erase(0, end + 1);
     if (StartStream(id, line)) return;
+    if (StartParts(connection, line)) break;
     if (connection.out.empty()) connection.out = Answer(line, connection.caller) + "\n";
     open = Flush(connection);
   }
-  if (open && (events & EPOLLOUT)) open = Flush(connection);
   if (!open) return Close(id);
-  loop_.Change(connection.watch, connection.out.empty() ? EPOLLIN : EPOLLOUT);
+  constexpr uint32_t kNothing = 0;
+  const uint32_t reads = connection.parts ? kNothing : uint32_t{EPOLLIN};
+  loop_.Change(connection.watch, connection.out.empty() ? reads : uint32_t{EPOLLOUT});
+}
+
+namespace {
+
+// The handler of the command in `request`; null: there is none.
+template <class Handlers>
+const typename Handlers::mapped_type* FindHandler(const Handlers& handlers,
+                                                  const nlohmann::json& request) {
+  if (!request.is_object() || !request.contains("command")) return nullptr;
+  const nlohmann::json& command = request["command"];
+  const auto found = handlers.find(command.is_string() ? command.get<std::string>() : "");
+  return found == handlers.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+bool ManageServer::StartParts(Connection& connection, const std::string& line) const {
+  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const PartsHandler* handler = FindHandler(parts_, request);
+  std::optional<Parts> parts = handler != nullptr ? (*handler)(request) : std::nullopt;
+  if (!parts.has_value()) return false;
+  connection.answer = R"({"ok":true,"result":[)";
+  connection.parts = *std::move(parts);
+  return true;
+}
+
+roce::TimeNs ManageServer::NextTimeout() const {
+  const bool has_parts = std::any_of(connections_.begin(), connections_.end(),
+                                     [](const auto& each) { return each.second.parts != nullptr; });
+  return has_parts ? 0 : roce::kNever;
+}
+
+// One part for each connection; the connection may end with it.
+void ManageServer::HandleTimeout(roce::TimeNs) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, connection] : connections_) {
+    if (connection.parts) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) ContinueParts(id);
+}
+
+void ManageServer::ContinueParts(uint64_t id) {
+  Connection& connection = connections_.at(id);
+  bool has_more = false;
+  const absl::Status status = OrRefuse([&] {
+    has_more = connection.parts(connection.answer);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Close(id);
+  if (has_more) return;
+  connection.parts = nullptr;
+  if (connection.answer.back() == ',') connection.answer.pop_back();
+  connection.out = std::exchange(connection.answer, {}) + "]}\n";
+  Handle(id, EPOLLOUT);
 }
 
 bool ManageServer::StartStream(uint64_t id, const std::string& line) {
   const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object() || !request.contains("command")) return false;
-  const nlohmann::json& command = request["command"];
-  const auto handler =
-      streams_.find(command.is_string() ? command.get<std::string>() : std::string());
-  if (handler == streams_.end()) return false;
+  const StreamHandler* handler = FindHandler(streams_, request);
+  if (handler == nullptr) return false;
   Connection& connection = connections_.at(id);
-  const absl::StatusOr<Stream> stream = handler->second(request);
+  const absl::StatusOr<Stream> stream = (*handler)(request);
   if (!stream.ok()) {
     connection.out = Refusal(std::string(stream.status().message())) + "\n";
     return false;

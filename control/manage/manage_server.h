@@ -13,12 +13,14 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "control/loop/acceptor.h"
 #include "control/loop/event_loop.h"
 #include "control/loop/unique_fd.h"
+#include "roce/work.h"
 
 namespace roci::control {
 
@@ -43,6 +45,18 @@ class ManageServer {
     handlers_[name] = std::move(handler);
   }
 
+  // For commands whose result is a long array. The function that the handler returns appends some
+  // elements to `out`, each with a comma behind it, and returns false after the last one; a loop
+  // iteration lies between two calls. Absent: the handler of AddCommand answers.
+  using Parts = std::function<bool(std::string& out)>;
+  using PartsHandler = std::function<std::optional<Parts>(const nlohmann::json& request)>;
+  void AddInParts(const std::string& name, PartsHandler handler) {
+    parts_[name] = std::move(handler);
+  }
+  // For the loop's deadlines.
+  roce::TimeNs NextTimeout() const;
+  void HandleTimeout(roce::TimeNs now);
+
   // For commands that answer with a stream: after a first line {"ok": true, ...}, the function that
   // the handler returned takes over the connection.
   using Stream = std::function<void(UniqueFd socket)>;
@@ -61,6 +75,8 @@ class ManageServer {
     EventLoop::Watch watch = 0;
     std::string in;
     std::string out;  // not sent yet
+    Parts parts;      // of the answer that is being made; else null
+    std::string answer;
   };
 
   ManageServer(EventLoop& loop, Acceptor::Close close) : loop_(loop), close_(std::move(close)) {}
@@ -69,6 +85,9 @@ class ManageServer {
   // False: the connection is over.
   bool Receive(Connection& connection);
   bool Flush(Connection& connection);
+  // True: the line requested an answer that is made in parts.
+  bool StartParts(Connection& connection, const std::string& line) const;
+  void ContinueParts(uint64_t id);
   // True: the line requested a stream, which has taken over the connection.
   bool StartStream(uint64_t id, const std::string& line);
   void Close(uint64_t id);
@@ -80,6 +99,7 @@ class ManageServer {
   std::map<uint64_t, Connection> connections_;
   std::map<std::string, Handler> handlers_;
   std::map<std::string, StreamHandler> streams_;
+  std::map<std::string, PartsHandler> parts_;
 };
 
 }  // namespace roci::control

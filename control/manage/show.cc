@@ -1,7 +1,9 @@
 #include "control/manage/show.h"
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "control/manage/manage_protocol.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/show_memory.h"
+#include "control/manage/show_objects.h"
 #include "dataplane/base/processor_time.h"
 #include "dataplane/port/port_offloads.h"
 #include "roce/work.h"
@@ -147,13 +150,6 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"impairments", DescribeImpairments(device.dataplane())}};
 }
 
-Json SessionHead(const Session& session) {
-  return {{"session", session.number()},
-          {"pid", session.peer().pid},
-          {"program", session.program()},
-          {"device", session.device() != nullptr ? Json(session.device()->name()) : Json()}};
-}
-
 Json UseOf(uint64_t used, uint64_t limit) { return {{"used", used}, {"limit", limit}}; }
 
 // What all programs of the session's user have together.
@@ -211,143 +207,6 @@ Json ShowApp(const Services& services, const Session& session) {
   return out;
 }
 
-const char* QpTypeName(roce::QpType type) {
-  switch (type) {
-    case roce::QpType::kRc:
-      return "RC";
-    case roce::QpType::kUc:
-      return "UC";
-    case roce::QpType::kUd:
-      return "UD";
-    case roce::QpType::kRawPacket:
-      return "RAW";
-    case roce::QpType::kXrcSend:
-      return "XRC_SEND";
-    case roce::QpType::kXrcRecv:
-      return "XRC_RECV";
-  }
-  return "?";
-}
-
-Json ShowRequester(const roce::RequesterDebug& debug) {
-  return {{"oldest_unacknowledged", debug.oldest_unacknowledged.value()},
-          {"next_to_send", debug.next_to_send.value()},
-          {"end_of_sent", debug.end_of_sent.value()},
-          {"next_new", debug.next_new.value()},
-          {"window", roce::StepsForward(debug.oldest_unacknowledged, debug.end_of_sent)},
-          {"window_limit", debug.window},
-          {"records", debug.records},
-          {"rd_atomic_outstanding", debug.rd_atomic_outstanding},
-          {"retries_left", debug.retries_left},
-          {"rnr_retries_left", debug.rnr_retries_left},
-          {"rnr_waiting", debug.rnr_waiting},
-          {"recovering", debug.recovering},
-          {"credits", debug.obeys_credits ? Json(debug.credits) : Json()},
-          {"credit_waiting", debug.credit_waiting},
-          {"timer_running", debug.deadline != roce::kNever}};
-}
-
-Json ShowResponder(const roce::ResponderDebug& debug) {
-  return {{"expected_psn", debug.expected_psn.value()},
-          {"msn", debug.msn.value()},
-          {"resources_pending", debug.resources_pending},
-          {"ack_pending", debug.ack_pending},
-          {"nak_pending", debug.nak_pending},
-          {"gap_reported", debug.gap_reported},
-          {"in_message", debug.in_message},
-          {"waits_for_durable", debug.waits_for_durable},
-          {"awaits_receives", debug.awaits_receives}};
-}
-
-Json ShowQp(const Session& session, const QpRecord& record, const dataplane::QueuePairInfo& info) {
-  Json out = SessionHead(session);
-  const roce::QpAttributes& attributes = info.attributes;
-  out["qpn"] = info.qpn.value();
-  out["handle"] = info.handle;
-  out["type"] = QpTypeName(info.type);
-  out["state"] = roce::QpStateName(info.state);
-  out["pd"] = info.pd;
-  out["send_cq"] = record.send_cq;
-  out["recv_cq"] = record.recv_cq;
-  out["srq"] = record.srq;
-  out["xrcd"] = record.xrcd;
-  out["remote_qpn"] = attributes.dest_qpn.value();
-  out["local"] = IpText(info.local_gid);
-  out["remote"] = IpText(info.remote_gid);
-  out["vlan"] = info.vlan;
-  out["path_mtu"] = roce::PathMtuBytes(attributes.path_mtu);
-  out["sq_psn"] = attributes.sq_psn.value();
-  out["rq_psn"] = attributes.rq_psn.value();
-  out["timeout"] = attributes.timeout;
-  out["retry_count"] = attributes.retry_count;
-  out["rnr_retry"] = attributes.rnr_retry;
-  out["min_rnr_timer"] = attributes.min_rnr_timer;
-  out["max_rd_atomic"] = attributes.max_rd_atomic;
-  out["max_dest_rd_atomic"] = attributes.max_dest_rd_atomic;
-  out["access"] = attributes.access_flags;
-  out["max_send_wr"] = record.layout.max_send_wr;
-  out["max_recv_wr"] = record.layout.max_recv_wr;
-  out["send_taken"] = info.send_taken;
-  out["recv_taken"] = info.recv_taken;
-  out["tx_packets"] = info.tx_packets;
-  out["rx_packets"] = info.rx_packets;
-  out["drops"] = info.drops;
-  out["active"] = info.active;
-  out["flushing"] = info.debug.flushing;
-  const uint32_t throttled = info.debug.throttled_to_kbps;
-  out["throttled_to_kbps"] = throttled != 0 ? Json(throttled) : Json();
-  out["requester"] = ShowRequester(info.debug.requester);
-  out["responder"] = ShowResponder(info.debug.responder);
-  return out;
-}
-
-void AddQps(const Session& session, Json& out) {
-  std::vector<dataplane::QueuePair*> qps;
-  qps.reserve(session.qps().size());
-  for (const auto& [handle, record] : session.qps()) qps.push_back(record.qp);
-  const auto infos = session.shard()->Do(dataplane::InspectQueuePairs{qps});
-  size_t i = 0;
-  for (const auto& [handle, record] : session.qps()) {
-    out.push_back(ShowQp(session, record, infos[i++]));
-  }
-}
-
-void AddCqs(const Session& session, Json& out) {
-  for (const auto& [handle, record] : session.cqs()) {
-    Json cq = SessionHead(session);
-    const auto info = session.shard()->Do(dataplane::InspectCompletionQueue{*record.cq});
-    cq["handle"] = handle;
-    cq["capacity"] = info.capacity;
-    cq["channel"] = record.channel;
-    cq["qp_queues"] = info.users;
-    cq["comp_events"] = info.comp_events;
-    cq["async_events"] = info.async_events;
-    cq["overflowed"] = info.overflowed;
-    out.push_back(std::move(cq));
-  }
-}
-
-void AddSrqs(const Session& session, Json& out) {
-  for (const auto& [handle, record] : session.srqs()) {
-    const auto state = session.shard()->Do(dataplane::InspectReceiveQueue{*record.srq});
-    Json srq = SessionHead(session);
-    srq["handle"] = handle;
-    srq["type"] = record.xrcd != 0 ? "XRC" : record.has_tags ? "tags" : "basic";
-    srq["number"] = record.number;
-    srq["pd"] = record.pd;
-    srq["max_wr"] = record.max_wr;
-    srq["max_sge"] = record.layout.max_sge;
-    srq["qps"] = state.users;
-    srq["async_events"] = state.async_events;
-    srq["posted"] = state.posted;
-    srq["taken"] = state.taken;
-    srq["limit"] = state.limit;
-    srq["broken"] = state.broken;
-    srq["tags"] = state.tags;
-    out.push_back(std::move(srq));
-  }
-}
-
 // Null: the kernel does not measure it.
 Json Milliseconds(std::optional<uint64_t> ns) {
   if (!ns) return nullptr;
@@ -401,12 +260,6 @@ void AddNeighbours(const Device& device, Json& out) {
   }
 }
 
-void ForEachSession(const SessionServer& server, const std::function<void(const Session&)>& visit) {
-  for (const auto& [number, session] : server.sessions()) {
-    if (session->device() != nullptr) visit(*session);  // null before HELLO
-  }
-}
-
 void ForEachDevice(const Services& services, const std::function<void(Device&)>& visit) {
   for (const std::unique_ptr<Device>& device : services.devices) visit(*device);
 }
@@ -435,17 +288,10 @@ Json ShowItems(const Services& services, const SessionServer& sessions,
       }
       break;
     case ShowKind::kQps:
-      ForEachSession(sessions, [&](const Session& s) { AddQps(s, out); });
-      break;
     case ShowKind::kCqs:
-      ForEachSession(sessions, [&](const Session& s) { AddCqs(s, out); });
-      break;
     case ShowKind::kSrqs:
-      ForEachSession(sessions, [&](const Session& s) { AddSrqs(s, out); });
-      break;
     case ShowKind::kMrs:
-      ForEachSession(sessions, [&](const Session& s) { AddMrs(s, SessionHead(s), out); });
-      break;
+      break;  // ShowInParts
     case ShowKind::kConnections:
       return cm::ShowConnections(connections);
     case ShowKind::kLcores:
@@ -470,6 +316,23 @@ absl::StatusOr<nlohmann::json> Show(const Services& services, const SessionServe
   if (!kind)
     return absl::InvalidArgumentError(absl::StrCat("cannot show \"", *what, "\": unknown"));
   return ShowItems(services, sessions, connections, *kind);
+}
+
+std::optional<ManageServer::Parts> ShowInParts(const SessionServer& sessions,
+                                               const nlohmann::json& request) {
+  const absl::StatusOr<std::string> what = RequestText(request, "what");
+  const std::optional<ShowKind> kind = what.ok() ? FindShowKind(*what) : std::nullopt;
+  switch (kind.value_or(ShowKind::kDevices)) {
+    case ShowKind::kQps:
+    case ShowKind::kCqs:
+    case ShowKind::kSrqs:
+    case ShowKind::kMrs:
+      return [objects = std::make_shared<ShownObjects>(sessions, *kind)](std::string& out) {
+        return objects->AddSome(out);
+      };
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace roci::control

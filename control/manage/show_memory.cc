@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -90,22 +89,46 @@ Json ShowMr(Json mr, uint32_t handle, const memory::RegionInfo& info, NotMapped 
 
 }  // namespace
 
-// Sessions may share a key table: adds only the keys of `session`.
-void AddMrs(const Session& session, const Json& head, Json& out) {
-  std::map<uint32_t, memory::RegionInfo> infos;  // by the constant upper 24 bits of the key
-  for (const memory::RegionInfo& info : session.shard()->Do(dataplane::ListRegions{})) {
-    infos.emplace(info.key >> 8, info);
+const memory::RegionInfo* MemoryRows::Find(uint32_t number) const {
+  const auto found = std::lower_bound(
+      infos_.begin(), infos_.end(), number,
+      [](const memory::RegionInfo& info, uint32_t wanted) { return info.key >> 8 < wanted; });
+  return found != infos_.end() && found->key >> 8 == number ? &*found : nullptr;
+}
+
+// Sessions may share a key table: adds only the keys of `session`. The upper 24 bits of a key are
+// constant.
+bool MemoryRows::AddSome(const Session& session, const Json& head, size_t most, Json& out) {
+  if (stage_ == Stage::kStart) {
+    infos_ = session.shard()->Do(dataplane::ListRegions{});
+    stage_ = Stage::kRegions;
   }
   const ReachFacts facts = session.reach_facts();
   const auto add = [&](uint32_t handle, uint32_t number, NotMapped registered) {
-    const auto it = infos.find(number);
-    if (it != infos.end()) out.push_back(ShowMr(head, handle, it->second, registered, facts));
+    const memory::RegionInfo* info = Find(number);
+    if (info != nullptr) out.push_back(ShowMr(head, handle, *info, registered, facts));
   };
-  for (const auto& [handle, record] : session.mrs()) {
-    add(handle, record.key >> 8, record.not_mapped);
+  const auto add_some = [&](const auto& table, const auto& add_one) {
+    auto it = table.From(next_handle_);
+    for (; most != 0 && it != table.end(); --most, ++it) {
+      add_one(it->first, it->second);
+      next_handle_ = it->first + 1;
+    }
+    if (it != table.end()) return;
+    stage_ = static_cast<Stage>(static_cast<uint8_t>(stage_) + 1);
+    next_handle_ = 0;
+  };
+  const auto add_unmapped = [&](uint32_t handle, const auto&) {
+    add(handle, handle, NotMapped::kMapped);
+  };
+  if (stage_ == Stage::kRegions) {
+    add_some(session.mrs(), [&](uint32_t handle, const MrRecord& record) {
+      add(handle, record.key >> 8, record.not_mapped);
+    });
   }
-  for (const auto& [handle, record] : session.mws()) add(handle, handle, NotMapped::kMapped);
-  for (const auto& [handle, record] : session.lists()) add(handle, handle, NotMapped::kMapped);
+  if (stage_ == Stage::kWindows) add_some(session.mws(), add_unmapped);
+  if (stage_ == Stage::kLists) add_some(session.lists(), add_unmapped);
+  return stage_ != Stage::kEnd;
 }
 
 Json ShowMemoryOf(const Session& session) {

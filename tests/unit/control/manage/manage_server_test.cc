@@ -4,7 +4,14 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 
 namespace roci::control {
 namespace {
@@ -71,6 +78,63 @@ TEST_F(ManageServerTest, BytesThatAreNoTextDoNotHurt) {
         "b");
   });
   EXPECT_EQ(Ask(R"({"command":"odd"})")["ok"], true);
+}
+
+// What the server answers to `lines`, of which there are `count`, while its deadlines are served.
+std::vector<std::string> Exchange(EventLoop& loop, ManageServer& server, const std::string& folder,
+                                  const std::string& lines, size_t count) {
+  const UniqueFd client(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "%s/manage.sock", folder.c_str());
+  EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(send(client.get(), lines.data(), lines.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(lines.size()));
+  loop.AddDeadline([&] { return server.NextTimeout(); },
+                   [&](roce::TimeNs now) { server.HandleTimeout(now); });
+  std::string received;
+  int rounds = 0;
+  loop.AddDeadline([] { return roce::TimeNs{0}; },
+                   [&](roce::TimeNs) {
+                     char buffer[4096];
+                     const ssize_t got = recv(client.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+                     if (got > 0) received.append(buffer, static_cast<size_t>(got));
+                     const auto answers = std::count(received.begin(), received.end(), '\n');
+                     if (static_cast<size_t>(answers) == count || ++rounds == 100'000) loop.Stop();
+                   });
+  loop.Run();
+  return absl::StrSplit(received, '\n', absl::SkipEmpty());
+}
+
+TEST_F(ManageServerTest, LongAnswersAreMadeInParts) {
+  int calls = 0;
+  server_->AddInParts("count", [&](const Json& request) -> std::optional<ManageServer::Parts> {
+    if (!request.contains("to")) return std::nullopt;
+    return [&calls, next = 0, to = request["to"].get<int>()](std::string& out) mutable {
+      ++calls;
+      if (next < to) out += std::to_string(next++) + ",";
+      return next < to;
+    };
+  });
+  server_->AddCommand("count", [](const Json&) -> absl::StatusOr<Json> {
+    return absl::InvalidArgumentError("to where?");
+  });
+  const std::vector<std::string> answers = Exchange(*loop_, *server_, directory_,
+                                                    R"({"command":"count","to":3})"
+                                                    "\n"
+                                                    R"({"command":"count","to":0})"
+                                                    "\n"
+                                                    R"({"command":"count"})"
+                                                    "\n"
+                                                    R"({"command":"echo","text":1})"
+                                                    "\n",
+                                                    4);
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(Json::parse(answers[0]), (Json{{"ok", true}, {"result", {0, 1, 2}}}));
+  EXPECT_EQ(Json::parse(answers[1]), (Json{{"ok", true}, {"result", Json::array()}}));
+  EXPECT_EQ(Json::parse(answers[2]), (Json{{"ok", false}, {"error", "to where?"}}));
+  EXPECT_EQ(Json::parse(answers[3]), (Json{{"ok", true}, {"result", 1}}));
+  EXPECT_EQ(calls, 4);
 }
 
 TEST_F(ManageServerTest, ServesOverItsSocket) {

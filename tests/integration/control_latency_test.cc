@@ -1,0 +1,295 @@
+// Control calls of other programs while the commands of one user take long: an adapter's firmware
+// answers within milliseconds, and so does the daemon.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/attacker.h"
+#include "tests/integration/hostile/rig.h"
+#include "tools/show/manage_client.h"
+
+namespace roci::testing {
+namespace {
+
+using hostile::kPage;
+using hostile::MappedQp;
+using hostile::Region;
+using hostile::Rig;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLongest(50);
+// Other programs of the machine may delay a call of this one.
+constexpr int kTries = 3;
+
+// A user's program: its calls before the measurement, and those during it.
+struct LongCommands {
+  const char* name;
+  std::function<std::function<void()>()> prepare;
+  const char* shown = nullptr;  // what an administrator asks for meanwhile (`roci show`)
+};
+void PrintTo(const LongCommands& commands, std::ostream* out) { *out << commands.name; }
+
+// Repeats `call` for two seconds.
+std::function<void()> Repeat(const std::function<void()>& call) {
+  return [=] {
+    for (const auto end = steady_clock::now() + milliseconds(2000); steady_clock::now() < end;) {
+      call();
+    }
+  };
+}
+
+// Ends the session, and waits until its objects are released: a program of its user that opens a
+// device does.
+std::function<void()> End(std::shared_ptr<Rig> rig) {
+  return [owned = std::move(rig)]() mutable {
+    owned.reset();
+    RawSession next;
+    if (next.Hello() != 0) _exit(4);
+  };
+}
+
+std::function<void()> ResizeFullQueue() {
+  constexpr uint32_t kEntries = 1u << 20;
+  auto rig = std::make_shared<Rig>();
+  roci_abi_resize_cq_request resize{};
+  resize.handle = rig->CreateCq(kEntries);
+  resize.entries = kEntries;
+  resize.consumer = 0 - kEntries;  // as if the ring were full
+  return Repeat([=]() mutable {
+    roci_abi_resize_cq_response resized;
+    if (rig->Call(ROCI_ABI_RESIZE_CQ, resize, resized) != 0) _exit(4);
+    resize.consumer = 0;  // the daemon counts anew: the ring is full
+  });
+}
+
+std::function<void()> GrowReceiveQueue() {
+  auto rig = std::make_shared<Rig>();
+  return Repeat([=] {
+    roci_abi_create_srq_request create{};
+    create.pd = rig->pd;
+    create.max_wr = 8192;
+    create.max_sge = 16;
+    roci_abi_create_srq_response queue;
+    if (rig->Call(ROCI_ABI_CREATE_SRQ, create, queue) != 0) _exit(4);
+    roci_abi_modify_srq_request grow{};
+    grow.handle = queue.handle;
+    grow.mask = ROCI_ABI_SRQ_MAX_WR;
+    grow.max_wr = 16384;
+    roci_abi_modify_srq_response grown;
+    if (rig->Call(ROCI_ABI_MODIFY_SRQ, grow, grown) != 0) _exit(4);
+    roci_abi_handle_request destroy{};
+    destroy.handle = queue.handle;
+    roci_abi_destroy_response destroyed;
+    if (rig->Call(ROCI_ABI_DESTROY_SRQ, destroy, destroyed) != 0) _exit(4);
+  });
+}
+
+// All requests of a deep send queue are flushed.
+std::function<void()> FlushSendQueue() {
+  constexpr uint32_t kRequests = 16384;
+  auto rig = std::make_shared<Rig>("roci0", 2 * kRequests);
+  auto qp = std::make_shared<MappedQp>(rig->MakeQp({.wr = kRequests, .sge = 1}));
+  return Repeat([=] {
+    if (rig->Connect(*qp, qp->info.qpn + 1, 2) != 0) _exit(4);
+    std::atomic_ref(qp->send_queue()->producer).store(kRequests);  // without a doorbell
+    roci_abi_qp_attr to_error{};
+    to_error.state = IBV_QPS_ERR;
+    if (rig->Modify(qp->info.handle, IBV_QP_STATE, to_error) != 0) _exit(4);
+    if (rig->ToReset(*qp) != 0) _exit(4);
+    while (rig->cq.Poll()) {
+    }
+  });
+}
+
+// Calls `make` until it fails: the user's part of a limit, which is high.
+void MakeAll(const std::function<bool()>& make) {
+  constexpr int kLeast = 1000;
+  int made = 0;
+  while (make()) ++made;
+  if (made < kLeast) _exit(5);
+}
+
+void MakeQueuePairs(Rig& rig) {
+  const auto request = RawSession::QpRequest(rig.pd, rig.cq.handle);
+  roci_abi_create_qp_response created;
+  MakeAll([&] { return rig.CreateQp(request, created) == 0; });
+}
+
+void MakeRegions(Rig& rig) {
+  Region region;
+  MakeAll([&] { return rig.Register(rig.region.data, kPage, region) == 0; });
+}
+
+std::function<void()> EndWithQueuePairs() {
+  auto rig = std::make_shared<Rig>();
+  MakeQueuePairs(*rig);
+  return End(std::move(rig));
+}
+
+std::function<void()> EndWithCompletionQueues() {
+  auto rig = std::make_shared<Rig>();
+  MakeAll([&] { return rig->CreateCq(1) != 0; });
+  return End(std::move(rig));
+}
+
+std::function<void()> EndWithRegionsAndWindows() {
+  auto rig = std::make_shared<Rig>();
+  MakeRegions(*rig);
+  roci_abi_alloc_mw_request window{};
+  window.pd = rig->pd;
+  window.type = IBV_MW_TYPE_1;
+  roci_abi_alloc_mw_response allocated;
+  MakeAll([&] { return rig->Call(ROCI_ABI_ALLOC_MW, window, allocated) == 0; });
+  return End(std::move(rig));
+}
+
+std::function<void()> EndWithAddressHandles() {
+  auto rig = std::make_shared<Rig>();
+  for (int i = 0; i < 30'000; ++i) rig->MakeAh(2);
+  return End(std::move(rig));
+}
+
+std::function<void()> EndWithReceiversOfADomain() {
+  auto rig = std::make_shared<Rig>();
+  roci_abi_open_xrcd_request open{};
+  open.flags = ROCI_ABI_XRCD_CREATE;
+  roci_abi_handle_response domain;
+  if (rig->Call(ROCI_ABI_OPEN_XRCD, open, domain) != 0) _exit(4);
+  const auto request = RawSession::QpRequest(domain.handle, rig->cq.handle, IBV_QPT_XRC_RECV);
+  roci_abi_create_qp_response created;
+  for (int i = 0; i < 2000; ++i) {
+    if (rig->CreateQp(request, created) != 0) _exit(5);
+  }
+  for (int i = 0; i < 2000; ++i) rig->MakeSrq(1, ROCI_ABI_SRQ_XRC, domain.handle);
+  return End(std::move(rig));
+}
+
+std::function<void()> RegisterAndDeregister() {
+  auto rig = std::make_shared<Rig>();
+  return Repeat([=] {
+    Region region;
+    if (rig->Register(rig->region.data, kPage, region) != 0) _exit(4);
+    if (rig->OnHandle(ROCI_ABI_DEREG_MR, region.handle) != 0) _exit(4);
+  });
+}
+
+// A large file, whose pages the daemon unmaps each time.
+std::function<void()> MapAndUnmap() {
+  constexpr size_t kBytes = size_t{256} << 20;
+  const int fd = memfd_create("large", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, kBytes) != 0) _exit(4);
+  void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (at == MAP_FAILED) _exit(4);
+  auto rig = std::make_shared<Rig>();
+  return Repeat([=] {
+    Region region;
+    if (rig->Register(static_cast<std::byte*>(at), kBytes, region, hostile::kAllAccess, fd) != 0) {
+      _exit(4);
+    }
+    if (rig->OnHandle(ROCI_ABI_DEREG_MR, region.handle) != 0) _exit(4);
+  });
+}
+
+// Keeps the objects that `make` makes, while they are shown.
+std::function<void()> Have(void (*make)(Rig&)) {
+  auto rig = std::make_shared<Rig>();
+  make(*rig);
+  return Repeat([rig] { usleep(1000); });
+}
+std::function<void()> HaveQueuePairs() { return Have(MakeQueuePairs); }
+std::function<void()> HaveRegions() { return Have(MakeRegions); }
+
+std::function<void()> OpenAndClose() {
+  return Repeat([] {
+    RawSession session;
+    session.Hello();
+  });
+}
+
+// The longest call of this process until the user's program says that it is done.
+milliseconds LongestCall(Attacker& user, const char* shown) {
+  RawSession session;
+  EXPECT_EQ(session.Hello(), 0);
+  std::atomic<bool> is_done = false;
+  user.Say(0);
+  std::thread waiter([&] {
+    EXPECT_EQ(user.Hear(), 1);
+    is_done = true;
+  });
+  std::thread administrator([&] {
+    while (shown != nullptr && !is_done) {
+      EXPECT_TRUE(tools::AskDaemon("", {{"command", "show"}, {"what", shown}}).ok());
+    }
+  });
+  auto longest = steady_clock::duration{};
+  while (!is_done) {
+    const auto begin = steady_clock::now();
+    const uint32_t pd = session.AllocPd();
+    EXPECT_EQ(session.OnHandle(ROCI_ABI_DEALLOC_PD, pd), 0);
+    longest = std::max(longest, steady_clock::now() - begin);
+    usleep(200);
+  }
+  waiter.join();
+  administrator.join();
+  return std::chrono::duration_cast<milliseconds>(longest);
+}
+
+class ControlLatency : public ::testing::TestWithParam<LongCommands> {};
+
+TEST_P(ControlLatency, OfOthersHasABound) {
+  if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
+  // The folders of the test are root's alone.
+  const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+  chmod(run.c_str(), 0711);
+  chmod(run.parent_path().c_str(), 0711);
+  milliseconds longest = milliseconds::max();
+  for (int i = 0; i < kTries && longest > kLongest; ++i) {
+    Attacker user([](int line) {
+      const std::function<void()> commands = GetParam().prepare();
+      Line::Send(line, 0);
+      Line::Receive(line);
+      commands();
+      Line::Send(line, 1);
+      Line::Receive(line);
+    });
+    ASSERT_EQ(user.Hear(), 0);
+    longest = LongestCall(user, GetParam().shown);
+    std::printf("two calls took %lld ms at most\n", static_cast<long long>(longest.count()));
+  }
+  EXPECT_LE(longest.count(), kLongest.count());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    While, ControlLatency,
+    ::testing::Values(LongCommands{"ResizeFullQueue", ResizeFullQueue},
+                      LongCommands{"GrowReceiveQueue", GrowReceiveQueue},
+                      LongCommands{"FlushSendQueue", FlushSendQueue},
+                      LongCommands{"EndWithQueuePairs", EndWithQueuePairs},
+                      LongCommands{"EndWithCompletionQueues", EndWithCompletionQueues},
+                      LongCommands{"EndWithRegionsAndWindows", EndWithRegionsAndWindows},
+                      LongCommands{"EndWithAddressHandles", EndWithAddressHandles},
+                      LongCommands{"EndWithReceiversOfADomain", EndWithReceiversOfADomain},
+                      LongCommands{"RegisterAndDeregister", RegisterAndDeregister},
+                      LongCommands{"MapAndUnmap", MapAndUnmap},
+                      LongCommands{"ShowQueuePairs", HaveQueuePairs, "qps"},
+                      LongCommands{"ShowRegions", HaveRegions, "mrs"},
+                      LongCommands{"OpenAndClose", OpenAndClose}),
+    [](const ::testing::TestParamInfo<LongCommands>& commands) { return commands.param.name; });
+
+}  // namespace
+}  // namespace roci::testing
