@@ -17,7 +17,8 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
   // In the order of --help.
   for (const auto add :
        {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand, AddCaptureCommand,
-        AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddDecodeCommand,
+        AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddTestCommand,
+        AddDecodeCommand,
         AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }

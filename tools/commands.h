@@ -27,6 +27,7 @@ void AddDecodeCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
 void AddDoctorCommand(CLI::App& app, CommandContext& context);
+void AddTestCommand(CLI::App& app, CommandContext& context);
 void AddCdiCommand(CLI::App& app, CommandContext& context);
 
 // Declares roci's options and all subcommands.
