@@ -47,9 +47,13 @@ class Installed(unittest.TestCase):
                      'lib/sysusers.d/rocinante.conf', 'share/man/man8/rocid.8', 'share/man/man5/rocid.toml.5', 'share/man/man1/roci-run.1',
                      'share/bash-completion/completions/roci', 'share/bash-completion/completions/rocid',
                      'share/zsh/site-functions/_roci', 'share/fish/vendor_completions.d/roci.fish', 'share/doc/rocinante/running.md',
-                     'share/doc/rocinante/rocid.toml'):
+                     'share/doc/rocinante/rocid.toml', 'share/rocinante/scenarios/retry_exceeded.toml'):
             self.assertTrue((self.prefix / name).is_file(), name)
         self.assertTrue(self.config.is_file())
+
+    def test_finds_its_scenarios(self):
+        listed = subprocess.run([self.prefix / 'bin/roci', 'test', '--list'], check=True, capture_output=True, text=True, timeout=30).stdout
+        self.assertEqual(sorted(line.split()[0] for line in listed.splitlines()), sorted(file.stem for file in (TOP / 'scenarios').glob('*.toml')))
 
     def test_has_nothing_outside_of_the_prefix(self):
         outside = [path for path in self.destination.rglob('*') if path.is_file() and self.prefix not in path.parents]
