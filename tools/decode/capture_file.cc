@@ -21,6 +21,7 @@ constexpr uint32_t kMagicModified = 0xA1B2CD34;  // of Alexey Kuznetsov's patche
 constexpr uint32_t kPacketBlock = 2;  // obsolete
 constexpr uint32_t kSimplePacket = 3;
 constexpr uint16_t kOptionTimeOffset = 14;
+constexpr uint16_t kDroppedByInterface = 5, kDroppedByHost = 7;
 
 constexpr auto kNsPerSecond = static_cast<uint32_t>(roce::kNsPerSecond);
 constexpr uint32_t kBlockOverhead = 12;  // type, length, length again
@@ -92,6 +93,23 @@ uint16_t CaptureReader::U16(size_t at) const { return Load<uint16_t>(&buffer_[at
 uint32_t CaptureReader::U32(size_t at) const { return Load<uint32_t>(&buffer_[at], swapped_); }
 uint64_t CaptureReader::U64(size_t at) const { return Load<uint64_t>(&buffer_[at], swapped_); }
 
+size_t CaptureReader::Take(std::byte* p, size_t n) {
+  if (ahead_.empty()) return read_(p, n);
+  size_t got = 0;
+  while (got < n) {
+    if (ahead_at_ == ahead_end_) {
+      ahead_at_ = 0;
+      ahead_end_ = read_(ahead_.data(), ahead_.size());
+      if (ahead_end_ == 0) break;
+    }
+    const size_t piece = std::min(n - got, ahead_end_ - ahead_at_);
+    std::memcpy(p + got, &ahead_[ahead_at_], piece);
+    ahead_at_ += piece;
+    got += piece;
+  }
+  return got;
+}
+
 // Reads in pieces, so that a false length allocates no memory.
 bool CaptureReader::Fill(size_t n) {
   constexpr size_t kPiece = 65536;
@@ -99,7 +117,7 @@ bool CaptureReader::Fill(size_t n) {
     const size_t piece = std::min(n, kPiece);
     const size_t at = buffer_.size();
     buffer_.resize(at + piece);
-    const size_t got = read_(buffer_.data() + at, piece);
+    const size_t got = Take(buffer_.data() + at, piece);
     buffer_.resize(at + got);
     if (got < piece) return false;
     n -= piece;
@@ -242,6 +260,9 @@ bool CaptureReader::HandleBlock(uint32_t type, CaptureRecord& record) {
       return EnhancedPacket(record, /*is_old=*/true);
     case kSimplePacket:
       return SimplePacket(record);
+    case pcapng::kInterfaceStatistics:
+      AddStatistics();
+      return false;
     default:
       return false;
   }
@@ -334,6 +355,17 @@ bool CaptureReader::SimplePacket(CaptureRecord& record) {
             .original_length = U32(0),
             .bytes = std::span(buffer_).subspan(4, captured)};
   return true;
+}
+
+// Damaged statistics say nothing; the frames are what matters.
+void CaptureReader::AddStatistics() {
+  constexpr size_t kOptions = 12;
+  for (const uint16_t code : {kDroppedByInterface, kDroppedByHost}) {
+    const auto value = Option(kOptions, code);
+    if (value.size() != sizeof(uint64_t)) continue;
+    const auto dropped = Load<uint64_t>(value.data(), swapped_);
+    dropped_ += std::min(dropped, UINT64_MAX - dropped_);
+  }
 }
 
 }  // namespace roci::tools

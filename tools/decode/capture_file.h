@@ -49,7 +49,9 @@ class CaptureReader {
 
   // Reads the next n bytes of the input to p. Returns the number of bytes; fewer only at the end.
   using Read = std::function<size_t(std::byte* p, size_t n)>;
-  explicit CaptureReader(Read read) : read_(std::move(read)) {}
+  // `ahead`: bytes to read at once. 0 if the capture may still grow: each record is then read
+  // alone.
+  explicit CaptureReader(Read read, size_t ahead = 0) : read_(std::move(read)), ahead_(ahead) {}
 
   enum class Outcome : uint8_t {
     kRecord,
@@ -60,6 +62,8 @@ class CaptureReader {
   // Any result but kRecord is final: later calls return it again.
   Outcome Next(CaptureRecord& record);
   const std::string& error() const { return error_; }
+  // Frames that the capture lacks by its own account (statistics of pcapng, as far as read).
+  uint64_t dropped() const { return dropped_; }
 
  private:
   enum class Format : uint8_t { kUnknown, kPcap, kPcapng };
@@ -80,8 +84,11 @@ class CaptureReader {
   void AddInterface();
   bool EnhancedPacket(CaptureRecord& record, bool is_old);
   bool SimplePacket(CaptureRecord& record);
+  void AddStatistics();
   Outcome Damaged(const std::string& why);
 
+  // As `read_`, through `ahead_`.
+  size_t Take(std::byte* p, size_t n);
   // Reads n more bytes into buffer_; false at the end of the input.
   bool Fill(size_t n);
   uint16_t U16(size_t at) const;
@@ -93,6 +100,8 @@ class CaptureReader {
   std::span<const std::byte> Option(size_t at, uint16_t code) const;
 
   Read read_;
+  std::vector<std::byte> ahead_;  // [ahead_at_, ahead_end_) was read and not used
+  size_t ahead_at_ = 0, ahead_end_ = 0;
   std::string error_;
   Format format_ = Format::kUnknown;
   Outcome last_ = Outcome::kRecord;
@@ -100,6 +109,7 @@ class CaptureReader {
   bool nanoseconds_ = false;
   bool is_modified_ = false;  // Kuznetsov's
   uint64_t records_ = 0;
+  uint64_t dropped_ = 0;
   std::vector<Interface> interfaces_;
   std::vector<std::byte> buffer_;  // the record, or the body of the block
 };

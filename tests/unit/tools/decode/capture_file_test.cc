@@ -140,6 +140,21 @@ TEST(CaptureReaderTest, OptionsThatAreLongerThanTheirBlockAreDamage) {
   EXPECT_EQ(ReadAll(file.bytes()).outcome, Outcome::kDamaged);
 }
 
+TEST_P(ByteOrderTest, PcapngThatCountsWhatItLacks) {
+  const bool swapped = GetParam();
+  Writer statistics(swapped);
+  statistics.Put(0).Put(0).Put(0);
+  for (const uint16_t code : {uint16_t{4}, uint16_t{5}, uint16_t{7}}) {
+    statistics.Put(code).Put(uint16_t{8}).Put(uint64_t{code} << 32);
+  }
+  statistics.Put(uint32_t{0});
+  Writer file = SectionHeader(swapped);
+  file.Put(Interface(swapped, 1, 0).bytes());
+  EXPECT_EQ(ReadAll(file.bytes()).dropped, 0u);
+  file.Block(5, statistics);
+  EXPECT_EQ(ReadAll(file.bytes()).dropped, uint64_t{12} << 32);
+}
+
 TEST(CaptureReaderTest, FilesThatAreNoCaptures) {
   EXPECT_EQ(ReadAll({}).outcome, Outcome::kNotACapture);
   EXPECT_EQ(ReadAll(kThree).outcome, Outcome::kNotACapture);

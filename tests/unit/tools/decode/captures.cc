@@ -3,15 +3,18 @@
 #include <gtest/gtest.h>
 
 namespace roci::tools {
+namespace {
 
-Result ReadAll(const Bytes& file) {
+Result ReadWith(const Bytes& file, size_t ahead) {
   size_t at = 0;
-  CaptureReader reader([&](std::byte* p, size_t n) {
-    const size_t count = std::min(n, file.size() - at);
-    if (count != 0) std::memcpy(p, file.data() + at, count);
-    at += count;
-    return count;
-  });
+  CaptureReader reader(
+      [&](std::byte* p, size_t n) {
+        const size_t count = std::min(n, file.size() - at);
+        if (count != 0) std::memcpy(p, file.data() + at, count);
+        at += count;
+        return count;
+      },
+      ahead);
   Result result;
   CaptureRecord record;
   while ((result.outcome = reader.Next(record)) == Outcome::kRecord) {
@@ -21,6 +24,20 @@ Result ReadAll(const Bytes& file) {
   EXPECT_EQ(reader.Next(record), result.outcome);
   result.error = reader.error();
   EXPECT_EQ(result.error.empty(), result.outcome == Outcome::kEnd);
+  result.dropped = reader.dropped();
+  return result;
+}
+
+}  // namespace
+
+Result ReadAll(const Bytes& file) {
+  constexpr size_t kOddAhead = 7;
+  Result result = ReadWith(file, 0);
+  const Result ahead = ReadWith(file, kOddAhead);
+  EXPECT_EQ(ahead.outcome, result.outcome);
+  EXPECT_EQ(ahead.error, result.error);
+  EXPECT_EQ(ahead.bytes, result.bytes);
+  EXPECT_EQ(ahead.dropped, result.dropped);
   return result;
 }
 

@@ -53,8 +53,10 @@ struct Result {
   std::vector<Bytes> bytes;
   Outcome outcome{};
   std::string error;
+  uint64_t dropped = 0;
 };
 
+// Reads with and without reading ahead; both are the same.
 Result ReadAll(const Bytes& file);
 
 inline const Bytes kThree = {std::byte{1}, std::byte{2}, std::byte{3}};
