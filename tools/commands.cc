@@ -18,7 +18,7 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
   for (const auto add :
        {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand, AddCaptureCommand,
         AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddTestCommand,
-        AddDecodeCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
+        AddDecodeCommand, AddCheckCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }
 }

@@ -24,6 +24,7 @@ void AddFaultCommand(CLI::App& app, CommandContext& context);
 void AddLinkCommand(CLI::App& app, CommandContext& context);
 void AddEventCommand(CLI::App& app, CommandContext& context);
 void AddDecodeCommand(CLI::App& app, CommandContext& context);
+void AddCheckCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
 void AddDoctorCommand(CLI::App& app, CommandContext& context);

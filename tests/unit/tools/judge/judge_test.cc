@@ -1,0 +1,416 @@
+// The judge of captures: what it reads, which queue pairs it matches, when it is sure, and its
+// bounds.
+#include "tools/judge/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "roce/frame.h"
+#include "tests/unit/tools/judge/captured.h"
+#include "tools/judge/report.h"
+
+namespace roci::tools::judge {
+namespace {
+
+using roce::Opcode;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr uint32_t kClientQpn = 0x11, kServerQpn = 0x22;
+
+// A conversation of two queue pairs, 10.0.0.1 and 10.0.0.2, or fd01:: and fd02::.
+class Talk {
+ public:
+  explicit Talk(bool is_ipv6 = false, uint16_t vlan = 0) : is_ipv6_(is_ipv6), vlan_(vlan) {}
+
+  Talk& At(int64_t time_ns) {
+    time_ns_ = time_ns;
+    return *this;
+  }
+  // From the client to the server.
+  Captured& Request(Opcode opcode, uint32_t psn, uint32_t bytes = 0, bool ack_request = true) {
+    roce::TxPacket tx;
+    tx.opcode = opcode;
+    tx.psn = roce::Psn(psn);
+    tx.dest_qpn = roce::Qpn(server_qpn_);
+    tx.ack_request = ack_request;
+    const bool is_read = opcode == Opcode::kRcReadRequest;
+    tx.payload_length = is_read ? 0 : bytes;
+    tx.ext.reth = {0x1000, roce::Key(7), bytes};
+    return Add(true, tx);
+  }
+  Captured& Response(Opcode opcode, uint32_t psn, uint8_t syndrome = 0x1F, uint32_t msn = 0,
+                     uint32_t bytes = 0) {
+    roce::TxPacket tx;
+    tx.opcode = opcode;
+    tx.psn = roce::Psn(psn);
+    tx.dest_qpn = roce::Qpn(client_qpn_);
+    tx.payload_length = bytes;
+    tx.ext.aeth = {syndrome, roce::Msn(msn)};
+    return Add(false, tx);
+  }
+  Captured& Ack(uint32_t psn, uint32_t msn) {
+    return Response(Opcode::kRcAcknowledge, psn, 0x1F, msn);
+  }
+  Captured& Cnp() {
+    roce::TxPacket tx;
+    tx.opcode = Opcode::kCnp;
+    tx.becn = true;
+    tx.dest_qpn = roce::Qpn(client_qpn_);
+    return Add(false, tx);
+  }
+  void UseQueuePairs(uint32_t client, uint32_t server) {
+    client_qpn_ = client;
+    server_qpn_ = server;
+  }
+  void UseEcn(uint8_t ecn) { ecn_ = ecn; }
+  Frames& frames() { return frames_; }
+
+ private:
+  Captured& Add(bool from_client, const roce::TxPacket& tx) {
+    const auto client = is_ipv6_ ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4({{10, 0, 0, 1}});
+    const auto server = is_ipv6_ ? roce::Gid{{0xFD, 2}} : roce::Gid::FromIpv4({{10, 0, 0, 2}});
+    roce::Path path;
+    path.src_gid = from_client ? client : server;
+    path.dst_gid = from_client ? server : client;
+    path.udp_src_port = 0xC123;
+    path.traffic_class = ecn_;
+    path.vlan_tci = vlan_;
+    path.has_vlan = vlan_ != 0;
+    const roce::FrameTemplate tmpl(path);
+    const std::vector<std::byte> payload(tx.payload_length, std::byte{0x5A});
+    Captured frame;
+    frame.bytes.resize(roce::FrameBytes(tmpl, tx));
+    roce::EncodeFrame(tmpl, tx, payload.data(), 0, frame.bytes.data());
+    frame.original_length = static_cast<uint32_t>(frame.bytes.size());
+    frame.time_ns = time_ns_ += 10'000;
+    frames_.push_back(std::move(frame));
+    return frames_.back();
+  }
+  bool is_ipv6_;
+  uint16_t vlan_;
+  uint8_t ecn_ = 0;
+  uint32_t client_qpn_ = kClientQpn, server_qpn_ = kServerQpn;
+  int64_t time_ns_ = 1'000'000'000;
+  Frames frames_;
+};
+
+std::vector<std::string> NamesIn(const Frames& frames) {
+  Judge judge;
+  JudgeAll(frames, judge);
+  return NamesOf(judge);
+}
+
+void GoodTalk(Talk& talk) {
+  talk.Request(Opcode::kRcSendFirst, 0xFFFFFE, 1024, false);
+  talk.Request(Opcode::kRcSendMiddle, 0xFFFFFF, 1024, false);
+  talk.Request(Opcode::kRcSendLast, 0, 1);
+  talk.Ack(0, 1);
+  talk.Request(Opcode::kRcReadRequest, 1, 3000);
+  talk.Request(Opcode::kRcWriteOnly, 4, 5);
+  talk.Response(Opcode::kRcReadResponseFirst, 1, 0x1F, 2, 1024);
+  talk.Response(Opcode::kRcReadResponseMiddle, 2, 0, 0, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 3, 0x1F, 2, 952);
+  talk.Ack(4, 3);
+}
+
+TEST(Judge, AcceptsAGoodConversation) {
+  for (const bool is_ipv6 : {false, true}) {
+    for (const uint16_t vlan : {uint16_t{0}, uint16_t{5}}) {
+      Talk talk(is_ipv6, vlan);
+      GoodTalk(talk);
+      Judge judge;
+      JudgeAll(talk.frames(), judge);
+      EXPECT_THAT(NamesOf(judge), IsEmpty()) << is_ipv6 << vlan;
+      const Flow& flow = judge.flows().flows().front();
+      EXPECT_EQ(flow.totals.messages, 3u);
+      EXPECT_EQ(flow.totals.rtt.count(), 3u);
+      ASSERT_NE(flow.peer, nullptr);
+      EXPECT_EQ(flow.peer->totals.payload_bytes, 3000u);
+    }
+  }
+}
+
+TEST(Judge, JudgesTheHeadersOfCutFrames) {
+  Talk talk;
+  GoodTalk(talk);
+  for (Captured& frame : talk.frames()) {
+    frame.bytes.resize(std::min<size_t>(frame.bytes.size(), 80));
+  }
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  EXPECT_EQ(judge.totals().roce, 10u);
+  EXPECT_EQ(judge.totals().unchecked, 6u);
+  EXPECT_EQ(judge.flows().flows().front().totals.payload_bytes, 2054u);
+  for (Captured& frame : talk.frames()) frame.bytes.resize(50);
+  Judge none;
+  JudgeAll(talk.frames(), none);
+  EXPECT_EQ(none.totals().cut, 10u);
+  EXPECT_THAT(NamesOf(none), IsEmpty());
+}
+
+TEST(Judge, FindsPacketsInTunnels) {
+  Talk talk;
+  GoodTalk(talk);
+  talk.frames()[5].bytes[60] ^= std::byte{1};
+  for (Captured& frame : talk.frames()) {
+    // MPLS: a label at the bottom of the stack after the Ethernet header.
+    const std::vector<std::byte> label = {std::byte{0}, std::byte{1}, std::byte{1}, std::byte{64}};
+    frame.bytes[12] = std::byte{0x88};
+    frame.bytes[13] = std::byte{0x47};
+    frame.bytes.insert(frame.bytes.begin() + 14, label.begin(), label.end());
+    frame.original_length += 4;
+  }
+  EXPECT_THAT(NamesIn(talk.frames()), ElementsAre("icrc"));
+}
+
+TEST(Judge, IsSureUntilTheCaptureShowsThatItLacksFrames) {
+  const auto with_two_naks = [](bool lacks) {
+    Talk talk;
+    talk.Request(Opcode::kRcSendOnly, 1);
+    if (!lacks) talk.Request(Opcode::kRcSendOnly, 2);
+    talk.Request(Opcode::kRcSendOnly, 3);
+    talk.Ack(3, 3);
+    for (uint32_t psn = 4; psn < 8; ++psn) talk.Request(Opcode::kRcSendOnly, psn);
+    for (int i = 0; i < 2; ++i) talk.Response(Opcode::kRcAcknowledge, 4, 0x60, 3);
+    return NamesIn(talk.frames());
+  };
+  EXPECT_THAT(with_two_naks(false), ElementsAre("second_nak"));
+  EXPECT_THAT(with_two_naks(true), ElementsAre("psn_gap?", "second_nak?"));
+}
+
+TEST(Judge, AcceptsALossAndItsRecovery) {
+  for (const bool lost_before_capture : {false, true}) {
+    Talk talk;
+    talk.Request(Opcode::kRcSendOnly, 1, 8);
+    if (!lost_before_capture) talk.Request(Opcode::kRcSendOnly, 2, 8);
+    talk.Request(Opcode::kRcSendOnly, 3, 8);
+    talk.Ack(1, 1);
+    talk.Response(Opcode::kRcAcknowledge, 2, 0x60, 1);
+    talk.Request(Opcode::kRcSendOnly, 2, 8);
+    talk.Request(Opcode::kRcSendOnly, 3, 8);
+    talk.Ack(3, 3);
+    talk.Request(Opcode::kRcSendOnly, 4, 8);
+    Judge judge;
+    JudgeAll(talk.frames(), judge);
+    EXPECT_THAT(NamesOf(judge), IsEmpty()) << lost_before_capture;
+    const FlowTotals& totals = judge.flows().flows().front().totals;
+    EXPECT_EQ(totals.nak_recoveries, 1u);
+    EXPECT_EQ(totals.recovery.least_ns(), 10'000u);
+    EXPECT_EQ(totals.missing, lost_before_capture ? 1u : 0u);
+    EXPECT_EQ(totals.repeated, 2u);
+  }
+}
+
+TEST(Judge, AcceptsATimeoutAndMeasuresIt) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8);
+  talk.Ack(1, 1);
+  talk.Request(Opcode::kRcSendOnly, 2, 8);
+  talk.At(1'500'000'000).Request(Opcode::kRcSendOnly, 2, 8);
+  talk.Ack(2, 2);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  const FlowTotals& totals = judge.flows().flows().front().totals;
+  EXPECT_EQ(totals.timeouts, 1u);
+  EXPECT_GT(totals.timeout.least_ns(), 499'000'000u);
+  EXPECT_EQ(totals.rtt.count(), 1u);  // not of the request that was sent twice
+}
+
+TEST(Judge, AcceptsCopiesOfTheNetworkAndAReadThatIsAskedForAgain) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8);
+  Captured copy = talk.frames().back();
+  talk.frames().push_back(std::move(copy));
+  talk.Ack(1, 1);
+  talk.Request(Opcode::kRcReadRequest, 2, 3000);
+  talk.Response(Opcode::kRcReadResponseFirst, 2, 0x1F, 2, 1024);
+  talk.At(1'200'000'000);
+  Captured& rest = talk.Request(Opcode::kRcReadRequest, 3, 1976);
+  SetField(rest, "reth.va", 0x1400);
+  talk.Response(Opcode::kRcReadResponseFirst, 3, 0x1F, 2, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 4, 0x1F, 2, 952);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  EXPECT_EQ(judge.flows().flows().front().totals.duplicates, 1u);
+}
+
+TEST(Judge, AcceptsLostReadResponsesThatAreAskedForAgain) {
+  Talk talk;
+  talk.Request(Opcode::kRcReadRequest, 0, 3072);
+  talk.Response(Opcode::kRcReadResponseFirst, 0, 0x1F, 1, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 2, 0x1F, 1, 1024);
+  SetField(talk.Request(Opcode::kRcReadRequest, 1, 2048), "reth.va", 0x1400);
+  talk.Response(Opcode::kRcReadResponseFirst, 1, 0x1F, 1, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 2, 0x1F, 1, 1024);
+  talk.Request(Opcode::kRcSendOnly, 3, 8);
+  talk.Ack(3, 2);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  EXPECT_EQ(judge.flows().flows().front().peer->totals.missing, 1u);
+}
+
+TEST(Judge, TakesTheRestOfAMessageThatHadNoCredit) {
+  for (const bool waits : {true, false}) {
+    Talk talk;
+    talk.Request(Opcode::kRcSendOnly, 0, 8);
+    talk.Response(Opcode::kRcAcknowledge, 0, 0x00, 1);
+    talk.At(2'000'000'000).Request(Opcode::kRcSendFirst, 1, 1024);
+    if (waits) talk.Response(Opcode::kRcAcknowledge, 1, 0x00, 1);
+    talk.Request(Opcode::kRcSendLast, 2, 8);
+    const std::vector<std::string> none;
+    EXPECT_EQ(NamesIn(talk.frames()), waits ? none : std::vector<std::string>{"credits"});
+  }
+}
+
+TEST(Judge, TakesTheWordOfACaptureThatItLacksFrames) {
+  Talk talk;
+  for (uint32_t psn = 0; psn < 4; ++psn) talk.Request(Opcode::kRcSendOnly, psn);
+  for (int i = 0; i < 2; ++i) talk.Response(Opcode::kRcAcknowledge, 1, 0x60, 1);
+  for (const uint64_t dropped : {0, 1}) {
+    Judge judge;
+    JudgeAll(talk.frames(), judge, dropped);
+    EXPECT_THAT(NamesOf(judge), ElementsAre(dropped == 0 ? "second_nak" : "second_nak?"));
+  }
+}
+
+TEST(Judge, LearnsThePathMtuFromTheRequestAfterARead) {
+  Talk talk;
+  talk.Request(Opcode::kRcReadRequest, 0, 4096);
+  talk.Request(Opcode::kRcReadRequest, 8, 512);
+  talk.Response(Opcode::kRcReadResponseFirst, 0, 0x1F, 1, 512);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+}
+
+TEST(Judge, MatchesTheRightOfManyQueuePairs) {
+  Talk talk;
+  for (uint32_t i = 0; i < 8; ++i) {
+    talk.UseQueuePairs(0x100 + i, 0x200 + i);
+    talk.Request(Opcode::kRcSendOnly, 1000 * i, 8);
+  }
+  for (uint32_t i = 0; i < 8; ++i) {
+    talk.UseQueuePairs(0x100 + i, 0x200 + i);
+    talk.Ack(1000 * i, 1);
+  }
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  for (const Flow& flow : judge.flows().flows()) {
+    ASSERT_NE(flow.peer, nullptr);
+    EXPECT_EQ(flow.peer->key.dest_qpn ^ flow.key.dest_qpn, 0x300u);
+  }
+}
+
+TEST(Judge, DoesNotGuessAmongQueuePairsWithEqualPsns) {
+  Talk talk;
+  for (const uint32_t server : {0x201u, 0x202u}) {
+    talk.UseQueuePairs(0x100, server);
+    talk.Request(Opcode::kRcSendOnly, 5, 8);
+  }
+  talk.Ack(5, 1);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  for (const Flow& flow : judge.flows().flows()) EXPECT_EQ(flow.peer, nullptr);
+}
+
+TEST(Judge, TakesAFarPsnThatGoesOnForANewConnection) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8);
+  talk.Ack(1, 1);
+  talk.Request(Opcode::kRcSendOnly, 0x700000, 8);
+  talk.Request(Opcode::kRcSendOnly, 0x700001, 8);
+  talk.Ack(0x700001, 2);
+  EXPECT_THAT(NamesIn(talk.frames()), IsEmpty());
+}
+
+TEST(Judge, MeasuresCnpsAndNoticesASenderThatIgnoresThem) {
+  Talk talk;
+  talk.UseEcn(2);
+  uint32_t psn = 0;
+  for (int ms = 0; ms < 40; ++ms) {
+    for (int i = 0; i < 20; ++i) {
+      talk.UseEcn(i == 0 ? 3 : 2);
+      talk.Request(Opcode::kRcSendOnly, psn, 1000);
+      talk.UseEcn(2);
+      talk.Ack(psn, psn + 1);
+      if (i == 0) talk.Cnp();
+      ++psn;
+    }
+    talk.At(1'000'000'000 + (ms + 1) * 1'000'000);
+  }
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), ElementsAre("cnp_ignored?"));
+  ASSERT_EQ(judge.congestion().ports().size(), 1u);
+  EXPECT_EQ(judge.congestion().ports().begin()->second.count, 40u);
+  EXPECT_EQ(judge.congestion().pairs().begin()->second.least_ns, 1'000'000u);
+}
+
+// ---- Bounds ----
+
+TEST(Judge, KeepsBoundedListsAndExactCounts) {
+  Talk talk;
+  for (uint32_t psn = 0; psn < 10'000; ++psn) talk.Request(Opcode::kRcSendMiddle, psn, 1000);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_EQ(judge.findings().count(Rule::kPayloadLength, Certainty::kSure), 10'000u);
+  EXPECT_EQ(judge.findings().list().size(), Findings::kMostPerFlow);
+  EXPECT_LE(judge.flows().flows().front().requests.sent.size(), 4096u);
+}
+
+TEST(Judge, FollowsALimitedNumberOfFlows) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8);
+  Captured& frame = talk.frames().front();
+  Judge judge;
+  for (uint32_t qpn = 0; qpn < FlowTable::kMostFlows + 5; ++qpn) {
+    roce::StoreBe<uint32_t>(frame.bth() + 4, qpn & 0xFFFFFF);
+    Seal(frame);
+    judge.Add({.number = qpn + 1,
+               .link_type = kLinkTypeEthernet,
+               .original_length = frame.original_length,
+               .bytes = frame.bytes});
+  }
+  judge.Finish();
+  EXPECT_EQ(judge.totals().unfollowed, 5u);
+  EXPECT_EQ(judge.flows().flows().size(), FlowTable::kMostFlows);
+}
+
+// ---- Reports ----
+
+TEST(JudgeReport, SaysFrameTimeFlowRuleAndClause) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8).bytes[60] ^= std::byte{1};
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  ASSERT_EQ(judge.findings().list().size(), 1u);
+  EXPECT_EQ(FindingText(judge.findings().list()[0]),
+            "frame 1 1.000010000 10.0.0.1 > 10.0.0.2 qp 0x22: violation icrc: the ICRC is wrong: "
+            "RC_SEND_ONLY, PSN 0x000001 [IBTA 7.8.1, A17.4.4]");
+}
+
+TEST(JudgeReport, DrawsTheGoodput) {
+  Talk talk;
+  GoodTalk(talk);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(FlowText(judge.flows().flows().front()), HasSubstr("rtt: 10.0 us least"));
+  EXPECT_THAT(FlowText(judge.flows().flows().front()), HasSubstr("|"));
+  const std::string svg = GoodputSvg(judge.flows());
+  EXPECT_THAT(svg, HasSubstr("<svg "));
+  EXPECT_THAT(svg, HasSubstr("</svg>"));
+  EXPECT_EQ(FlowJson(judge.flows().flows().front())["path_mtu"], 1024);
+}
+
+}  // namespace
+}  // namespace roci::tools::judge

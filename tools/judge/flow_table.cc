@@ -1,0 +1,73 @@
+#include "tools/judge/flow_table.h"
+
+#include <bit>
+
+namespace roci::tools::judge {
+namespace {
+
+// A pair is looked for among so many flows of the opposite direction.
+constexpr size_t kMostCandidates = 4096;
+
+uint64_t Mix(uint64_t hash, uint64_t word) {
+  return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15, 29);
+}
+
+bool IsOpenAt(const Flow& flow, roce::Psn psn) {
+  const RequestState& state = flow.requests;
+  if (!state.known) return false;
+  const auto open = static_cast<uint32_t>(roce::Distance(state.first, state.next));
+  return roce::InWindow(psn, state.first, open);
+}
+
+}  // namespace
+
+size_t FlowTable::Hash::operator()(const FlowKey& key) const {
+  const auto src = std::bit_cast<std::array<uint64_t, 2>>(key.src.bytes);
+  const auto dst = std::bit_cast<std::array<uint64_t, 2>>(key.dst.bytes);
+  uint64_t hash = Mix(Mix(src[0], src[1]), Mix(dst[0], dst[1]));
+  hash = Mix(hash, uint64_t{key.dest_qpn} << 32 | key.interface);
+  return Mix(hash, key.vlan);
+}
+
+FlowKey FlowTable::DirectionOf(const FlowKey& key) {
+  FlowKey direction = key;
+  direction.dest_qpn = 0;
+  return direction;
+}
+
+Flow* FlowTable::FindOrAdd(const FlowKey& key) {
+  for (Flow* flow : last_) {
+    if (flow != nullptr && flow->key == key) return flow;
+  }
+  auto at = by_key_.find(key);
+  if (at == by_key_.end()) {
+    if (flows_.size() == kMostFlows) return nullptr;
+    Flow& added = flows_.emplace_back();
+    added.key = key;
+    by_direction_[DirectionOf(key)].push_back(&added);
+    at = by_key_.emplace(key, &added).first;
+  }
+  last_[turn_ ^= 1] = at->second;
+  return at->second;
+}
+
+void FlowTable::Pair(Flow& flow, roce::Psn psn) {
+  FlowKey opposite = DirectionOf(flow.key);
+  std::swap(opposite.src, opposite.dst);
+  const auto at = by_direction_.find(opposite);
+  if (at == by_direction_.end()) return;
+  Flow* found = nullptr;
+  size_t looked = 0;
+  for (Flow* other : at->second) {
+    if (++looked > kMostCandidates) return;
+    if (other == &flow || other->peer != nullptr || other->transport != flow.transport) continue;
+    if (!IsOpenAt(*other, psn)) continue;
+    if (found != nullptr) return;  // not the only one
+    found = other;
+  }
+  if (found == nullptr) return;
+  flow.peer = found;
+  found->peer = &flow;
+}
+
+}  // namespace roci::tools::judge

@@ -1,0 +1,13 @@
+// Judges the responses of a flow against the requests of its peer.
+#pragma once
+
+#include "tools/judge/reporter.h"
+
+namespace roci::tools::judge {
+
+// Responses were missing, and not asked for again.
+void ReportLosses(Flow& flow, Reporter& out);
+
+void JudgeResponse(const SeenFrame& frame, Flow& flow, Reporter& out);
+
+}  // namespace roci::tools::judge
