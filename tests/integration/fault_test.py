@@ -23,9 +23,9 @@ RETRY_EXCEEDED, ACCESS_ERROR = 12, 10  # IBV_WC_RETRY_EXC_ERR, IBV_WC_REM_ACCESS
 
 
 def recipes():
-    """The faults and links of docs/laboratory.md, as lists of arguments. (check_test.py has the other commands.)"""
+    """The faults, links and events of docs/laboratory.md, as lists of arguments. (check_test.py has the other commands.)"""
     text = pathlib.Path(LABORATORY).read_text(encoding='utf-8')
-    return [shlex.split(line.strip())[1:] for line in text.splitlines() if line.startswith(('    roci fault ', '    roci link '))]
+    return [shlex.split(line.strip())[1:] for line in text.splitlines() if line.startswith(('    roci fault ', '    roci link ', '    roci event '))]
 
 
 class FaultTest(unittest.TestCase):
