@@ -90,7 +90,8 @@ std::string DescribeConfig(const Config& config, const std::string& runtime_dir)
   if (!daemon.pin.empty()) {
     absl::StrAppend(&out, " on processor ", absl::StrJoin(daemon.pin, ", "));
   }
-  absl::StrAppend(&out, daemon.spin ? ", never sleeping\n" : "\n");
+  absl::StrAppend(&out, daemon.spin ? ", never sleeping" : "",
+                  daemon.fairness == dataplane::Fairness::kUser ? ", shared by users" : "", "\n");
   for (const DeviceConfig& device : config.devices) {
     absl::StrAppend(&out, "  ", device.name, " on ", device.wire.empty() ? "port " : "wire ",
                     device.wire.empty() ? device.port : device.wire, ", MTU ", device.mtu, ":",

@@ -174,6 +174,7 @@ absl::Status Daemon::StartDataplane() {
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;
   options.lcore.realtime = config_.daemon.realtime;
+  options.lcore.fairness = config_.daemon.fairness;
   absl::StatusOr<std::unique_ptr<dataplane::Dataplane>> dataplane =
       dataplane::Dataplane::Start(options);
   InitLog(config_.daemon.log_level);

@@ -19,8 +19,8 @@ Without --config there are two devices on one wire: roci0 (10.99.0.1, fd72:6f63:
 constexpr char kFooter[] = R"(
 CONFIGURATION FILE
   TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
-    [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, realtime, log_level,
-                metrics, telemetry, eal_args
+    [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, realtime, fairness,
+                log_level, metrics, telemetry, eal_args
     [memory]    policy, auto_inline
     [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
                 max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent

@@ -98,6 +98,9 @@ class Qp {
   bool HasTransmit() const;
   // The same for its own requests, without responses to the peer.
   bool HasRequest() const;
+  // PollTransmit has something to send that comes before all data: an ACK, NAK, atomic response or
+  // congestion notification.
+  bool HasAnswer() const;
   // Upper bound of the request completions that one packet causes.
   uint32_t UnfinishedRequests() const { return requester_.unfinished(); }
 

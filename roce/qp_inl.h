@@ -330,6 +330,11 @@ bool Qp<Host>::HasRequest() const {
 }
 
 template <class Host>
+bool Qp<Host>::HasAnswer() const {
+  return (congested_ & kCnpPending) != 0 || responder_.MayAnswerAtOnce();
+}
+
+template <class Host>
 Polled Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
   if (congested_ != 0) [[unlikely]]

@@ -35,6 +35,8 @@ constexpr Named<HugepageUse> kHugepageUses[] = {
 constexpr Named<dataplane::RealtimeUse> kRealtimeUses[] = {{"auto", dataplane::RealtimeUse::kAuto},
                                                            {"on", dataplane::RealtimeUse::kOn},
                                                            {"off", dataplane::RealtimeUse::kOff}};
+constexpr Named<dataplane::Fairness> kFairnesses[] = {
+    {"queue_pair", dataplane::Fairness::kQueuePair}, {"user", dataplane::Fairness::kUser}};
 constexpr Named<dataplane::FlowControlUse> kPauseUses[] = {
     {"auto", dataplane::FlowControlUse::kAuto},
     {"on", dataplane::FlowControlUse::kOn},
@@ -84,6 +86,8 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
   reader.Number("idle_sleep_us", 0, 1'000'000, out.idle_sleep_us);
   reader.Parsed("realtime", "one of \"auto\", \"on\", \"off\"",
                 [&](const std::string& text) { return Lookup(kRealtimeUses, text, out.realtime); });
+  reader.Parsed("fairness", "one of \"queue_pair\", \"user\"",
+                [&](const std::string& text) { return Lookup(kFairnesses, text, out.fairness); });
   reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
                 [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
   std::string metrics;

@@ -17,6 +17,7 @@
 #include "control/net/ip_text.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/thread_priority.h"
+#include "dataplane/types/fairness.h"
 #include "dataplane/types/port_state.h"
 #include "roce/types.h"
 
@@ -39,6 +40,7 @@ struct DaemonConfig {  // [daemon]
   bool spin = false;        // never sleep
   uint32_t idle_sleep_us = 200;
   dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
+  dataplane::Fairness fairness = dataplane::Fairness::kQueuePair;
   LogLevel log_level = LogLevel::kNotice;
   MetricsAddress metrics;  // port 0: none are served
   bool telemetry = false;  // of DPDK

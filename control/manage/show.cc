@@ -213,13 +213,14 @@ Json Milliseconds(std::optional<uint64_t> ns) {
   return *ns / roce::kNsPerMs;
 }
 
-Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state) {
+Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state, dataplane::Fairness fairness) {
   const dataplane::LcoreSnapshot& s = state.counters;
   const auto time = dataplane::ReadProcessorTime(state.thread.id);
   return {{"lcore", lcore},
           {"sessions", state.contexts},
           {"thread", state.thread.id},
           {"realtime_priority", state.thread.realtime_priority},
+          {"fairness", fairness == dataplane::Fairness::kUser ? "user" : "queue_pair"},
           {"ran_ms", Milliseconds(time ? std::optional(time->ran_ns) : std::nullopt)},
           {"waited_for_processor_ms",
            Milliseconds(time ? std::optional(time->waited_ns) : std::nullopt)},
@@ -296,7 +297,7 @@ Json ShowItems(const Services& services, const SessionServer& sessions,
       return cm::ShowConnections(connections);
     case ShowKind::kLcores:
       for (uint32_t i = 0; i < services.dataplane.lcore_count(); ++i) {
-        out.push_back(ShowLcore(i, services.dataplane.Inspect(i)));
+        out.push_back(ShowLcore(i, services.dataplane.Inspect(i), services.config.daemon.fairness));
       }
       break;
     case ShowKind::kNeighbours:

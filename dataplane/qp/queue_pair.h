@@ -214,6 +214,7 @@ class alignas(kCacheLineBytes) QueuePair {
 
  private:
   friend class ActiveList;  // active_position_
+  friend class SendTurns;   // wants_turn_, keeps_turn_, turn_excess_bytes_
   friend class AppCopies;   // copy_wait_
 
   static constexpr uint32_t kNotActive = ~0u;
@@ -252,6 +253,9 @@ class alignas(kCacheLineBytes) QueuePair {
   bool watches_receives_ = false;          // the receive queue is armed
   const uint8_t record_class_;
   const bool blocks_own_multicast_;
+  bool wants_turn_ = false;         // in the active list because it has something to send
+  bool keeps_turn_ = false;         // first in the active list when it is pushed
+  uint16_t turn_excess_bytes_ = 0;  // sent beyond its last turn
   uint64_t tx_packets_ = 0;
   uint64_t rx_packets_ = 0;
   uint64_t drops_ = 0;

@@ -24,6 +24,7 @@ class CompletionEvents;
 class CompletionQueue;
 class QueuePair;
 class SharedReceiveQueue;
+struct TurnShare;
 
 // On the shard, except where noted.
 class VerbsContext {
@@ -46,6 +47,9 @@ class VerbsContext {
     copies_ = other.copies_;
   }
   int wake_fd() const { return wake_fd_; }
+  // Stands for the user of the program; contexts of one user have the same.
+  void SetUser(std::shared_ptr<const void> user) { user_ = std::move(user); }
+  const void* user() const { return user_.get(); }
   // For the memory of its queues (SharedMemory::Create).
   const std::shared_ptr<memory::RetiredUse>& retired_rings() const { return retired_rings_; }
 
@@ -74,6 +78,9 @@ class VerbsContext {
   bool ServeTags(const OnShard& shard, uint32_t handle, uint64_t now_ns);
   const AddressHandles& addresses(const OnShard&) const { return addresses_; }
   AsyncEvents& async_events(const OnShard&) { return async_events_; }
+  // Of the lcore: the turns of its queue pairs.
+  TurnShare& turn_share(const OnShard&) const { return *turn_share_; }
+  void UseTurns(const OnShard&, TurnShare& share) { turn_share_ = &share; }
 
   // ---- Commands. What allocates comes before what would have to be undone.
   void MakeRoomFor(const OnShard&, uint32_t handle);
@@ -121,6 +128,8 @@ class VerbsContext {
   uint32_t queue_pair_count_ = 0;
   std::unordered_map<uint32_t, SharedReceiveQueue*> tag_queues_;  // by doorbell
   CompletionEvents* completion_events_ = nullptr;
+  TurnShare* turn_share_ = nullptr;
+  std::shared_ptr<const void> user_;
   int wake_fd_ = -1;
   const std::shared_ptr<memory::RetiredUse> retired_rings_;
 };

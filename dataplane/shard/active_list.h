@@ -35,12 +35,18 @@ class ActiveList {
   // Places in use, including those of removed queue pairs.
   uint32_t size() const { return tail_ - head_; }
 
-  void Push(QueuePair& qp) {
-    if (qp.active_position_ != QueuePair::kNotActive) return;
-    if (size() == ring_.size()) [[unlikely]]
-      Compact();
+  // False: it was in the list.
+  bool Push(QueuePair& qp) {
+    if (!MakeRoomFor(qp)) return false;
     qp.active_position_ = tail_ & Mask();
     ring_[tail_++ & Mask()] = &qp;
+    return true;
+  }
+  bool PushFront(QueuePair& qp) {
+    if (!MakeRoomFor(qp)) return false;
+    qp.active_position_ = --head_ & Mask();
+    ring_[head_ & Mask()] = &qp;
+    return true;
   }
   // Null where a queue pair was removed.
   QueuePair* Pop() {
@@ -52,16 +58,25 @@ class ActiveList {
   QueuePair* Peek(uint32_t ahead) const {
     return ahead < size() ? ring_[(head_ + ahead) & Mask()] : nullptr;
   }
-  void Remove(QueuePair& qp) {
-    if (qp.active_position_ == QueuePair::kNotActive) return;
+  // False: it was not in the list.
+  bool Remove(QueuePair& qp) {
+    if (qp.active_position_ == QueuePair::kNotActive) return false;
     ring_[qp.active_position_] = nullptr;
     qp.active_position_ = QueuePair::kNotActive;
+    return true;
   }
 
  private:
   static constexpr size_t kFirstCapacity = 64;  // a power of two
 
   uint32_t Mask() const { return static_cast<uint32_t>(ring_.size()) - 1; }
+  // False: it is in the list.
+  bool MakeRoomFor(const QueuePair& qp) {
+    if (qp.active_position_ != QueuePair::kNotActive) return false;
+    if (size() == ring_.size()) [[unlikely]]
+      Compact();
+    return true;
+  }
   // Removes the empty places. There are some: the ring holds every queue pair at most once and is
   // large enough for all.
   void Compact() {

@@ -126,6 +126,7 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
       app_(std::move(config.app)),
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   auto keys = std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed);
+  const std::shared_ptr<const void> user = config.copy_use;
   auto copies =
       std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use));
   copies->Share(app_);
@@ -133,6 +134,7 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
   context_ = std::make_unique<VerbsContext>(std::move(config.async_socket), std::move(keys),
                                             std::move(copies), config.max_address_handles,
                                             std::move(config.retired_rings));
+  context_->SetUser(user);
   context_->UseEvents(*lcore.services().events);
   removal_ = std::make_unique<ContextRemoval>(*context_);
   releases_.AddClient();

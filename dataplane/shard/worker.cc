@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
@@ -34,6 +36,7 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
       clock_(rte_get_tsc_hz()),
       long_call_tsc_(rte_get_tsc_hz() / kLongCallsPerSecond),
       profile_(options.profile),
+      turns_(options.fairness),
       stash_(dataplane.frames().mempool()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wheel_(RefreshTime()),
@@ -96,7 +99,7 @@ uint32_t Worker::RunOnce() {
   EndStage(LcoreStage::kReceive);
   work += CollectDoorbells();
   EndStage(LcoreStage::kDoorbells);
-  if (!active_.empty()) work += VisitActive();
+  if (!turns_.empty()) work += VisitActive();
   if (!collecting_.empty() && !RunCopies(work)) return kLost;
   EndStage(LcoreStage::kWork);
   if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
@@ -200,7 +203,7 @@ void Worker::RingAll(uint32_t count) {
 // visited once.
 void Worker::Ring(QueuePair& qp) {
   qp.NoteRing(shard_, now_);
-  active_.Push(qp);
+  AwaitTurn(qp);
 }
 
 uint32_t Worker::ExpireTimers() {
@@ -214,7 +217,7 @@ uint32_t Worker::ExpireTimers() {
     const roce::TimeNs next = qp.core(shard_).NextTimeout();
     if (next <= now_) {
       stats_.timer_expiries.Add(1);
-      if (qp.HandleTimeout(shard_, now_).has_transmit) active_.Push(qp);
+      if (qp.HandleTimeout(shard_, now_).has_transmit) AwaitTurn(qp);
       ApplyEffects(qp);
       return;
     }
@@ -282,7 +285,11 @@ void Worker::AddContext(VerbsContext& context) {
   detached_.reserve(contexts);
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
+  TurnShare& share = turns_.Join(context.user());
+  absl::Cleanup leave = [&] { turns_.Leave(share); };
   events_.Register(shard_, context.async_events(shard_));
+  std::move(leave).Cancel();
+  context.UseTurns(shard_, share);
   contexts_.push_back(&context);
   if (context.copies().use()->has_blocked()) changes_seen_ = CopyUse::changes() - 1;
   // The old and the new lcore may or may not be asleep.
@@ -292,13 +299,14 @@ void Worker::AddContext(VerbsContext& context) {
 
 void Worker::RemoveContext(VerbsContext& context) {
   std::erase(contexts_, &context);
+  turns_.Leave(context.turn_share(shard_));
   events_.Unregister(shard_, context.async_events(shard_));
   epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);
 }
 
 void Worker::AddQueuePair(QueuePair& qp) {
-  active_.Reserve(queue_pairs_ + 1);
   durable_waiters_.reserve(queue_pairs_ + 1);
+  turns_.Add(ShareOf(qp));
   records_.Add(std::move(qp.record_storage(shard_)));
   ++queue_pairs_;
   DeviceLane::Of(qp.lane()).Add(shard_, qp);
@@ -308,7 +316,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   qp.LeaveCopies(shard_);
   DeviceLane::Of(qp.lane()).Remove(shard_, qp);
-  active_.Remove(qp);
+  turns_.Remove(ShareOf(qp), qp);
   ForgetDurable(qp);
   wheel_.Cancel(qp.timer(shard_));
   if (roce::SendRecord* lent = qp.TakeRecordsBack(shard_))
@@ -320,7 +328,7 @@ void Worker::ScheduleVisit(QueuePair& qp) {
   // Flushed completions must be in the ring before the program gets the answer to the change.
   events_.Publish(shard_);
   ApplyEffects(qp);
-  active_.Push(qp);
+  AwaitTurn(qp);
 }
 
 }  // namespace roci::dataplane

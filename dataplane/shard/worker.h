@@ -20,11 +20,11 @@
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/rings/doorbells.h"
-#include "dataplane/shard/active_list.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/port_waits.h"
+#include "dataplane/shard/send_turns.h"
 #include "memory/segment.h"
 #include "roce/effects.h"
 #include "roce/packet.h"
@@ -112,15 +112,9 @@ class Worker final : public DurableService {
   ThreadPriority& priority() { return priority_; }
 
  private:
-  // Most packets, and about the most payload, of a queue pair before the next queue pair is visited
-  // and doorbells are seen. A small message waits for a few such visits: with 128 KiB a visit, an
-  // 8-byte WRITE beside READs on its own queue pair took five times as long, and bandwidth was 1 %
-  // higher.
-  static constexpr uint32_t kPacketBudget = 32;
-  static constexpr uint32_t kByteBudget = 32 << 10;
   // Frames built per round, so that they are still in the cache when they are received.
   static constexpr uint32_t kPacketsPerRound = 64;
-  static constexpr uint32_t kBytesPerRound = 128 << 10;
+  static constexpr uint32_t kBytesPerRound = 128 << 10;  // as SendTurns charges them
   static constexpr uint32_t kVisitsPerRound = 64;
   static constexpr uint32_t kBurstsPerRound = 2;
   static constexpr uint32_t kDoorbellsPerRound = 64;
@@ -167,6 +161,7 @@ class Worker final : public DurableService {
   void Touch(QueuePair& qp);
   void VisitTouched();
   void VisitAfterPackets(QueuePair& qp);
+  bool SendAfterPackets(QueuePair& qp);
 
   // worker_flows.cc
   // Applies flow rules to a frame that is no packet of a queue pair. True: only flow rules get it.
@@ -182,15 +177,23 @@ class Worker final : public DurableService {
   void FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
 
   // worker_visit.cc
+  TurnShare& ShareOf(QueuePair& qp);
+  void AwaitTurn(QueuePair& qp) { turns_.Push(ShareOf(qp), qp); }
   uint32_t VisitActive();
+  uint32_t TakeTurn(QueuePair& qp);
   void PrefetchAhead();
   struct Progress {
-    uint32_t work;  // packets sent; Visit: plus entries taken
-    bool has_more;  // the queue pair may have more to send
+    uint32_t work;   // packets sent; Visit: plus entries taken
+    uint32_t bytes;  // that the packets are charged, see SendTurns
+    bool has_more;   // the queue pair may have more to send
   };
   // Takes new work and sends.
-  Progress Visit(QueuePair& qp);
-  Progress Transmit(QueuePair& qp);
+  Progress Visit(QueuePair& qp, uint32_t budget);
+  Progress Transmit(QueuePair& qp, uint32_t budget);
+  void TransmitAnswers(QueuePair& qp);
+  // While may_continue(bytes charged so far).
+  template <class MayContinue>
+  Progress TransmitWhile(QueuePair& qp, MayContinue&& may_continue);
   bool HasRoom(DeviceLane& lane);
   // Builds the frame of the packet in `tx_` and sends it.
   void Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
@@ -285,7 +288,7 @@ class Worker final : public DurableService {
   uint32_t queue_pairs_ = 0;
   std::vector<DeviceLane*> lanes_;
   std::vector<VerbsContext*> contexts_;
-  ActiveList active_;
+  SendTurns turns_;
   FrameStash stash_;
   CompletionEvents events_;
   std::vector<AppCopies*> collecting_;

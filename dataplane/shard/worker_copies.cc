@@ -168,7 +168,11 @@ void Worker::SettleCopies(AppCopies& copies) {
     qp.ApplyLaterFailure(shard_, now_);
     VisitAfterPackets(qp);
     // It may have been rung while it was held, or is polled.
-    active_.Push(qp);
+    if (qp.HasNewWork(shard_)) {
+      AwaitTurn(qp);
+    } else {
+      turns_.PushPolled(ShareOf(qp), qp);
+    }
   });
   Unpark(copies.TakeParked(shard_));
   VisitTouched();
@@ -197,7 +201,7 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   if (frame.qp == nullptr) return;
   QueuePair& qp = *frame.qp;
   stats_.memory_faults.Add(1);
-  if (qp.HandleTransmitFault(shard_, now_, frame.packet).has_transmit) active_.Push(qp);
+  if (qp.HandleTransmitFault(shard_, now_, frame.packet).has_transmit) AwaitTurn(qp);
   ApplyEffects(qp);
 }
 
@@ -241,7 +245,7 @@ void Worker::RemoveCopies(std::shared_ptr<AppCopies> copies) {
     rte_pktmbuf_free(each.frame);
   }
   // A queue pair of an XRC domain outlives the program whose receive WQE it used.
-  copies->Abandon(shard_, [this](QueuePair& qp) { active_.Push(qp); });
+  copies->Abandon(shard_, [this](QueuePair& qp) { AwaitTurn(qp); });
   if (!copies->IsRunning(shard_)) {
     copies->gathers(shard_).ReleaseLanes(shard_);
     return;

@@ -41,7 +41,7 @@ uint32_t Worker::CollectDurable() {
     if (owner != nullptr) {
       QueuePair& qp = *static_cast<QueuePair*>(owner);
       const auto state = ok ? roce::DurableState::kDone : roce::DurableState::kFailed;
-      if (qp.EndDurable(shard_, state).has_transmit) active_.Push(qp);
+      if (qp.EndDurable(shard_, state).has_transmit) AwaitTurn(qp);
     }
     RetryDurable(charged_to);
   });
@@ -59,7 +59,7 @@ void Worker::RetryDurable(const void* charged_to) {
   std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) {
     if (left == 0 || (charged_to != nullptr && waiter.charged_to != charged_to)) return false;
     --left;
-    if (waiter.qp->RetryDurable(shard_).has_transmit) active_.Push(*waiter.qp);
+    if (waiter.qp->RetryDurable(shard_).has_transmit) AwaitTurn(*waiter.qp);
     return true;
   });
 }

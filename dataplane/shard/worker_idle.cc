@@ -114,19 +114,17 @@ void Worker::Sleep() {
 
 // Arms every polled queue pair. False: one of them has work.
 bool Worker::RearmAll() {
-  for (uint32_t left = active_.size(); left > 0; --left) {
-    QueuePair* qp = active_.Pop();
-    if (qp == nullptr) continue;
+  turns_.Recheck([this](QueuePair& qp) {
     // In the list though it is armed: it was rung and waits for its visit.
-    if (!qp->is_polled(shard_) || qp->core(shard_).HasTransmit()) {
-      active_.Push(*qp);
+    if (!qp.is_polled(shard_) || qp.core(shard_).HasTransmit()) {
+      AwaitTurn(qp);
     } else {
-      Rearm(*qp);
+      Rearm(qp);
     }
     if (rearmed_count_ == rearmed_.size()) FinishRearming();
-  }
+  });
   FinishRearming();
-  return active_.empty();
+  return turns_.empty();
 }
 
 bool Worker::AnythingPending() {
@@ -146,7 +144,7 @@ bool Worker::AnythingPending() {
 bool Worker::HasWork() {
   // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return !active_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
+  return !turns_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
          AnythingPending() || port_waits_.MissesEnabling() || now_ + SleepNs() < sleeps_until_ns_;
 }
 

@@ -296,8 +296,18 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   // Before the queue pair acknowledges payload that was not placed.
   if (qp.HasFailed(shard_)) [[unlikely]]
     qp.Fail(shard_, now_);
-  if (qp.core(shard_).HasTransmit() && Transmit(qp).has_more) active_.Push(qp);
+  if (qp.core(shard_).HasTransmit() && SendAfterPackets(qp)) AwaitTurn(qp);
   ApplyEffects(qp);
+}
+
+// Packets that acknowledgements or copies have released go out at once, from a warm cache, if no
+// others wait for turns. Otherwise only answers do, or who gets many acknowledgements would get
+// more turns. True: there may be more to send.
+bool Worker::SendAfterPackets(QueuePair& qp) {
+  if (!turns_.IsContended(qp)) [[likely]]
+    return Transmit(qp, SendTurns::kTurnBytes).has_more;
+  if (qp.core(shard_).HasAnswer()) TransmitAnswers(qp);
+  return qp.core(shard_).HasTransmit();
 }
 
 void Worker::FreeFrames(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {

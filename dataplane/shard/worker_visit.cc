@@ -15,8 +15,8 @@ namespace {
 
 // Prefetch distances in the list of active queue pairs: for a queue pair's own lines, then for the
 // lines that these point to.
-constexpr uint32_t kPrefetchStateAhead = 6;
-constexpr uint32_t kPrefetchWorkAhead = 3;
+constexpr uint32_t kPrefetchStateAhead = 5;
+constexpr uint32_t kPrefetchWorkAhead = 2;
 
 // The identification of a packet's IPv4 header: the low 16 bits of the PSN. Packets of a message
 // then have consecutive ones, like the segments that the kernel makes of a GSO frame
@@ -27,62 +27,91 @@ uint16_t IpIdOf(const roce::TxPacket& packet) { return static_cast<uint16_t>(pac
 
 uint32_t Worker::VisitActive() {
   uint32_t work = 0;
-  const uint32_t visits = std::min(active_.size(), kVisitsPerRound);
+  const uint32_t visits = std::min(turns_.size(), kVisitsPerRound);
   const auto has_budget = [this] {
     return sent_this_round_ < kPacketsPerRound && bytes_this_round_ < kBytesPerRound;
   };
   // At least one, even if queue pairs that got ACKs in this round have used the budget up.
   for (uint32_t i = 0; i < visits && (i == 0 || has_budget()); ++i) {
-    PrefetchAhead();
-    QueuePair* qp = active_.Pop();
+    QueuePair* qp = turns_.Begin();
     if (qp == nullptr) continue;
-    if (qp->host(shard_).MayNotRun()) [[unlikely]] {
-      qp->host(shard_).AwaitCopies();
-      continue;
-    }
-    const Progress made = Visit(*qp);
-    work += made.work;
-    if (made.work != 0) qp->NoteWork(shard_, now_);
-    if (made.has_more) {
-      active_.Push(*qp);
-    } else if (qp->is_polled(shard_)) {
-      if (!qp->IsQuiet(shard_, now_)) {
-        active_.Push(*qp);
-      } else {
-        Rearm(*qp);
-      }
-    }
-    ApplyEffects(*qp);
+    PrefetchAhead();
+    work += TakeTurn(*qp);
   }
   if (rearmed_count_ != 0) FinishRearming();
   return work;
 }
 
-// With thousands of queue pairs, their lines are not in the cache.
-void Worker::PrefetchAhead() {
-  if (const QueuePair* far = active_.Peek(kPrefetchStateAhead)) far->Prefetch();
-  if (const QueuePair* near = active_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
+// Returns the amount of work done.
+uint32_t Worker::TakeTurn(QueuePair& qp) {
+  if (qp.host(shard_).MayNotRun()) [[unlikely]] {
+    SendTurns::Postpone(qp);
+    qp.host(shard_).AwaitCopies();
+    turns_.End(0);
+    return 0;
+  }
+  const uint32_t budget = turns_.Budget(qp);
+  const Progress made = Visit(qp, budget);
+  SendTurns::NoteSent(qp, made.bytes, budget);
+  if (made.work != 0) qp.NoteWork(shard_, now_);
+  if (made.has_more) {
+    AwaitTurn(qp);
+  } else if (qp.is_polled(shard_)) {
+    if (!qp.IsQuiet(shard_, now_)) {
+      turns_.PushPolled(ShareOf(qp), qp);
+    } else {
+      Rearm(qp);
+    }
+  }
+  ApplyEffects(qp);
+  turns_.End(std::max(made.bytes, SendTurns::kPacketBytes));
+  return made.work;
 }
 
-Worker::Progress Worker::Visit(QueuePair& qp) {
+// XRC receive queue pairs have no context: they answer programs of several users.
+TurnShare& Worker::ShareOf(QueuePair& qp) {
+  if (!turns_.by_user()) [[likely]]
+    return turns_.common();
+  const QueuePairHost& host = qp.host(shard_);
+  return host.is_of_domain() ? turns_.common() : host.context().turn_share(shard_);
+}
+
+// With thousands of queue pairs, their lines are not in the cache.
+void Worker::PrefetchAhead() {
+  if (const QueuePair* far = turns_.Peek(kPrefetchStateAhead)) far->Prefetch();
+  if (const QueuePair* near = turns_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
+}
+
+Worker::Progress Worker::Visit(QueuePair& qp, uint32_t budget) {
   const SendQueue& sends = qp.host(shard_).send_queue();
   const uint32_t taken = sends.taken();
   if (qp.HasNewWork(shard_)) qp.HandleWork(shard_, now_);
   Progress made{};
-  if (qp.core(shard_).HasTransmit()) made = Transmit(qp);
+  if (qp.core(shard_).HasTransmit()) made = Transmit(qp, budget);
   made.work += sends.taken() - taken;
   return made;
 }
 
 // `qp` has packets to send.
-Worker::Progress Worker::Transmit(QueuePair& qp) {
+Worker::Progress Worker::Transmit(QueuePair& qp, uint32_t budget) {
+  return TransmitWhile(qp, [budget](uint32_t bytes) { return bytes < budget; });
+}
+
+// What the peer waits for before it can send more.
+void Worker::TransmitAnswers(QueuePair& qp) {
+  TransmitWhile(qp, [this, &qp](uint32_t) { return qp.core(shard_).HasAnswer(); });
+}
+
+template <class MayContinue>
+[[gnu::always_inline]] inline Worker::Progress Worker::TransmitWhile(QueuePair& qp,
+                                                                     MayContinue&& may_continue) {
   const MemoryUse use(*this, qp.host(shard_).current_copies());
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0, bytes = 0;
   bool has_more = true;
   if (qp.core(shard_).NeedsRecords())
     qp.LendRecords(shard_, records_.Borrow(qp.record_class(shard_)));
-  while (sent < kPacketBudget && bytes < kByteBudget) {
+  while (may_continue(bytes)) {
     // PollTransmit must not be undone, so room for the packet is ensured before.
     if (!HasRoom(lane) || !qp.host(shard_).HasRoomToGather()) [[unlikely]]
       break;
@@ -95,7 +124,7 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
       has_more = polled.has_more;
       break;
     }
-    bytes += tx_.payload_length;
+    bytes += std::max(tx_.payload_length, SendTurns::kPacketBytes);
     Emit(qp, lane, polled);
     ++sent;
     // The next packet of an XRC queue pair may use another program's memory.
@@ -107,7 +136,7 @@ Worker::Progress Worker::Transmit(QueuePair& qp) {
   stats_.tx_packets.Add(sent);
   sent_this_round_ += sent;
   bytes_this_round_ += bytes;
-  return {sent, has_more};
+  return {sent, bytes, has_more};
 }
 
 bool Worker::HasRoom(DeviceLane& lane) {
@@ -266,7 +295,7 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
   QueuePair* qp = context.FindQueuePair(shard_, handle);
   if (qp == nullptr || !qp->HasPosted(shard_)) return false;
   if (qp->host(shard_).MayNotRun()) return !qp->host(shard_).copies().IsStalled();
-  const Progress made = Visit(*qp);
+  const Progress made = Visit(*qp, SendTurns::kTurnBytes);
   ApplyEffects(*qp);
   return made.work != 0 && qp->HasPosted(shard_);
 }
@@ -279,7 +308,7 @@ void Worker::ApplyEffects(QueuePair& qp) {
   if (upkeep.has_idle_records) records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
   if (qp.WatchReceives(shard_, upkeep.awaits_receives)) [[unlikely]] {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    active_.Push(qp);
+    AwaitTurn(qp);
   }
   SetTimer(qp, upkeep.next_timeout);
 }
@@ -299,7 +328,7 @@ void Worker::Rearm(QueuePair& qp) {
 void Worker::FinishRearming() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < rearmed_count_; ++i) {
-    if (rearmed_[i]->host(shard_).send_queue().HasNew()) active_.Push(*rearmed_[i]);
+    if (rearmed_[i]->host(shard_).send_queue().HasNew()) AwaitTurn(*rearmed_[i]);
   }
   rearmed_count_ = 0;
 }

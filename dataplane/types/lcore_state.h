@@ -7,6 +7,7 @@
 
 #include "dataplane/base/counters.h"
 #include "dataplane/base/thread_priority.h"
+#include "dataplane/types/fairness.h"
 
 namespace roci::dataplane {
 
@@ -16,6 +17,7 @@ struct LcoreOptions {
   bool spin = false;     // never sleep, never yield
   bool profile = false;  // time the stages of the loop (costs about 100 cycles per loop)
   RealtimeUse realtime = RealtimeUse::kOff;
+  Fairness fairness = Fairness::kQueuePair;
 };
 
 struct LcoreThread {

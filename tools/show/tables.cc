@@ -188,6 +188,7 @@ std::vector<Column> LcoreColumns() {
              const int priority = item.value("realtime_priority", 0);
              return priority == 0 ? "ordinary" : absl::StrCat("realtime ", priority);
            }},
+          Plain("SHARED BY", "fairness"),
           {"WAITED",
            [](const Json& item) {
              const auto waited = item.find("waited_for_processor_ms");

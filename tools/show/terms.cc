@@ -85,6 +85,7 @@ SESSIONS   sessions that it serves
 BUSY       share of the last quarter of a second with work (--json has the cycles since the start:
            busy_cycles, and idle_cycles, which include those asleep)
 PRIORITY   of its thread: realtime with the SCHED_FIFO priority, or ordinary (realtime in docs/rocid.toml)
+SHARED BY  who gets equal parts of it: each queue_pair, or each user (fairness in docs/rocid.toml)
 WAITED     time that it was runnable while other threads had the processors; much of it slows down
            all RDMA traffic ("-": the kernel does not count it; --json: waited_for_processor_ms, ran_ms)
 SLEEPS     number of times that it went to sleep for lack of work

@@ -193,6 +193,28 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   int error = 0;
   app_ = memory::AppMemory::Open(getpid(), -1, memory::Reach::kProcess, &error);
   Check(app_ != nullptr, "own process");
+  if (config.device_of == nullptr) {
+    OpenDevice(dataplane, wire, config);
+  } else {
+    used_device_ = config.device_of->used_device_;
+    gid_ = config.device_of->gid_;
+  }
+  int pipe_ends[2];
+  Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");
+  async_read_ = dataplane::Fd(pipe_ends[0]);
+  dataplane::ShardClientConfig session;
+  session.app = app_;
+  if (config.user != nullptr) session.copy_use = config.user;
+  session.max_queue_pairs = 32768;  // leaves doorbells for shared receive queues
+  session.async_socket =
+      std::make_shared<dataplane::EventSocket>(dataplane::Fd(pipe_ends[1]), nullptr);
+  client_ = Take(dataplane::ShardClient::Create(*used_device_, dataplane.lcore(config.lcore),
+                                                std::move(session)));
+  RegisterMemory(config);
+}
+
+void Node::OpenDevice(dataplane::Dataplane& dataplane, dataplane::Wire* wire,
+                      const Config& config) {
   const auto number = static_cast<uint8_t>(config.number);
   dataplane::ShardedDeviceConfig device;
   device.name = "test" + std::to_string(config.number);
@@ -200,18 +222,8 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   device.devargs = config.devargs;
   if (config.devargs.empty()) device.mac = roce::Mac{{0x02, 0, 0, 0, 0, number}};
   device_ = Take(dataplane::ShardedDevice::Create(dataplane, device));
+  used_device_ = device_.get();
   gid_ = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, number}});
-  int pipe_ends[2];
-  Check(pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) == 0, "pipe");
-  async_read_ = dataplane::Fd(pipe_ends[0]);
-  dataplane::ShardClientConfig session;
-  session.app = app_;
-  session.max_queue_pairs = 32768;  // leaves doorbells for shared receive queues
-  session.async_socket =
-      std::make_shared<dataplane::EventSocket>(dataplane::Fd(pipe_ends[1]), nullptr);
-  client_ = Take(
-      dataplane::ShardClient::Create(*device_, dataplane.lcore(config.lcore), std::move(session)));
-  RegisterMemory(config);
 }
 
 void Node::RegisterMemory(const Config& config) {

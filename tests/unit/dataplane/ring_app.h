@@ -104,7 +104,7 @@ class AppQp {
   uint32_t recv_producer_ = 0;
 };
 
-// One device, one session on it, one region of memory.
+// A device or a part of one, one session on it, one region of memory.
 class Node {
  public:
   struct Config {
@@ -113,11 +113,14 @@ class Node {
     size_t memory_bytes = 1 << 20;
     bool process_vm = false;  // reach the memory through system calls
     std::string devargs;      // instead of the wire
+    // Of the program. Null: each node is of another user.
+    std::shared_ptr<dataplane::CopyUse> user = {};
+    Node* device_of = nullptr;  // uses the device of this node, which outlives the new one
   };
   Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config);
   ~Node();
 
-  dataplane::ShardedDevice& device() { return *device_; }
+  dataplane::ShardedDevice& device() { return *used_device_; }
   dataplane::ShardClient& client() { return *client_; }
   std::byte* memory() const { return memory_; }
   // The daemon's mapping of the memory; null with `process_vm`.
@@ -130,10 +133,12 @@ class Node {
   static constexpr uint32_t kPd = 7;
 
  private:
+  void OpenDevice(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config);
   void RegisterMemory(const Config& config);
 
   std::shared_ptr<memory::AppMemory> app_;
-  std::unique_ptr<dataplane::ShardedDevice> device_;
+  std::unique_ptr<dataplane::ShardedDevice> device_;  // null: another node's
+  dataplane::ShardedDevice* used_device_ = nullptr;
   std::unique_ptr<dataplane::ShardClient> client_;
   dataplane::Fd async_read_;
   std::byte* memory_ = nullptr;

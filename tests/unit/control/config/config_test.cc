@@ -45,6 +45,7 @@ memory_mib = 512
 spin = true
 idle_sleep_us = 50
 realtime = "off"
+fairness = "user"
 log_level = "debug"
 eal_args = ["--no-telemetry"]
 [memory]
@@ -100,6 +101,7 @@ port = "net_tap0,iface=x"
   EXPECT_TRUE(config->daemon.spin);
   EXPECT_EQ(config->daemon.idle_sleep_us, 50u);
   EXPECT_EQ(config->daemon.realtime, dataplane::RealtimeUse::kOff);
+  EXPECT_EQ(config->daemon.fairness, dataplane::Fairness::kUser);
   EXPECT_EQ(config->daemon.log_level, LogLevel::kDebug);
   EXPECT_EQ(config->daemon.eal_args, std::vector<std::string>{"--no-telemetry"});
   EXPECT_EQ(config->memory.policy, ROCI_ABI_MEMORY_PROCESS_VM);
