@@ -31,9 +31,9 @@ namespace roci::testing {
 namespace {
 
 constexpr uint32_t kBytes = 64 << 10;  // of a message
-// A process that gets no processor for some milliseconds must not run out of requests.
-constexpr uint32_t kOutstanding = 256;  // of a user
-constexpr uint32_t kLeast = 4;          // of a queue pair
+// A process that gets no processor for some tens of milliseconds must not run out of requests.
+constexpr uint32_t kOutstanding = 8192;  // of a user
+constexpr uint32_t kLeast = 16;          // of a queue pair
 constexpr int kPoll = 64;
 constexpr uint8_t kReads = 16;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
