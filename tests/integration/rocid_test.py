@@ -203,7 +203,11 @@ class RocidTest(unittest.TestCase):
         self.assertTrue(result.stdout.startswith('defaults: ok\n'), result.stdout)
         for word in (str(self.run_dir), 'roci0 on wire wire0', 'MTU 4200', '10.99.0.2/24'):
             self.assertIn(word, result.stdout)
+        result = rocid('--config', self.config('[daemon]\nfairness = "user"\n'), '--check-config')
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('1 dataplane thread, shared by users\n', result.stdout)
         faults = {'[daemon]\nlcores = 1\npin = [1023]\n': 'daemon.pin: processor 1023 does not exist',
+                  '[daemon]\nfairness = "device"\n': 'daemon.fairness: "device" is not one of "queue_pair", "user"',
                   '[[device]]\nname = "a"\nport = "net_nonsense0"\n': 'DPDK has no driver for "net_nonsense0"',
                   '[[device]]\nname = "a"\nport = "eth1"\n': 'DPDK has no driver for "eth1"',
                   '[[device]]\nname = "a"\nport = "net_af_packet0,iface=nosuch0"\n':
