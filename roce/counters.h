@@ -19,6 +19,7 @@ namespace roci::roce {
   X(kRxFlushRequests, "rx_flush_requests")                        \
   /* Responder: sequence */                                       \
   X(kOutOfSequence, "out_of_sequence")                            \
+  X(kKeptRequests, "kept_requests")                               \
   X(kDuplicateRequest, "duplicate_request")                       \
   /* Responder: answers sent */                                   \
   X(kAcksSent, "acks_sent")                                       \
@@ -38,6 +39,7 @@ namespace roci::roce {
   /* Requester: recovery */                                       \
   X(kPacketSequenceErrors, "packet_seq_err")                      \
   X(kImpliedNaks, "implied_nak_seq_err")                          \
+  X(kKeptResponses, "kept_responses")                             \
   X(kAckTimeouts, "local_ack_timeout_err")                        \
   X(kRnrNaksReceived, "rnr_naks_received")                        \
   X(kRetransmittedPackets, "retransmitted_packets")               \

@@ -51,6 +51,8 @@ namespace roci::roce {
   /* Its turn is after a FLUSH that still waits for a disk */      \
   X(kBehindFlush, "behind_flush")                                  \
   X(kStaleDuplicate, "stale_duplicate")                            \
+  /* A packet with this PSN is kept until its turn */              \
+  X(kKeptDuplicate, "kept_duplicate")                              \
   X(kStaleAcknowledge, "stale_acknowledge")                        \
   X(kGhostAcknowledge, "ghost_acknowledge")                        \
   X(kInvalidAcknowledge, "invalid_acknowledge")                    \

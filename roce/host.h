@@ -24,7 +24,9 @@ namespace roci::roce {
 //   PostedReceives          How many receives FetchRecv can take. The host may answer a number that
 //                           it read earlier, less those taken since, but 0 only if there are none.
 //                           Not called for a shared receive queue.
-//   SelectReceiveQueue      XRC only: FetchRecv, ScatterRecv, CompleteRecv and all remote access
+//   HasRoomToKeep           Whether the host can keep a packet that comes before its turn
+//   (Turn::kKeep). SelectReceiveQueue      XRC only: FetchRecv, ScatterRecv, CompleteRecv and all
+//   remote access
 //                           use that shared receive queue and its protection domain from now on.
 //                           False: the domain has no such queue; nothing changed.
 //
@@ -60,6 +62,7 @@ concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& re
   { h.FetchSend(send, bad_status) } -> std::same_as<FetchResult>;
   { h.FetchRecv(recv, bad_status, packet) } -> std::same_as<FetchResult>;
   { h.PostedReceives() } -> std::same_as<uint32_t>;
+  { h.HasRoomToKeep() } -> std::same_as<bool>;
   {
     h.GatherSend(csend, uint32_t{} /*offset*/, uint32_t{} /*length*/, segments)
     } -> std::same_as<memory::MemoryStatus>;

@@ -47,12 +47,13 @@ class Qp {
   // `records` and `resources`: sizes are powers of two, at least 1. The number of records limits
   // the work requests in flight, and so the completions that one acknowledgement causes.
   // `congestion`: in its initial state, for connected types; null: no congestion control.
+  // `reorder`: in its initial state, for reliable types; null: no packet is kept until its turn.
   Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources,
-     Dcqcn* congestion = nullptr);
+     Dcqcn* congestion = nullptr, ReorderState* reorder = nullptr);
   // Without records: the owner lends them (LendRecords) while they are needed. `record_count`: as
   // the number of records above.
   Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources,
-     Dcqcn* congestion = nullptr);
+     Dcqcn* congestion = nullptr, ReorderState* reorder = nullptr);
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
 
@@ -69,6 +70,13 @@ class Qp {
 
   // `packet` is addressed to this QP. The owner has checked its P_Key and addresses.
   PacketEffects HandlePacket(Host& host, TimeNs now, const Packet& packet);
+
+  // Whether a packet that was kept (Turn::kKeep), with this TurnOf, may be offered again.
+  bool IsDue(bool is_request, Psn turn) const;
+  // Kept packets are offered in this order, requests and responses each.
+  static Psn TurnOf(const Packet& packet) {
+    return packet.info->is_request ? packet.psn : ResponseEnd(packet);
+  }
 
   // Raw packet queue pairs only: a whole Ethernet frame without FCS that matched a flow rule of
   // this queue pair. It is dropped without a receive, or if it is longer than the next receive.
@@ -123,13 +131,16 @@ class Qp {
 
   // When to call HandleTimeout; kNever: not at all. Every call may change it.
   TimeNs NextTimeout() const {
+    if (context_.reorder != nullptr) [[unlikely]]
+      return NextReorderTimeout();
     return flushing_ ? 0 : std::min(requester_.deadline(), throttle_end_);
   }
 
   QpUpkeep Upkeep() const {
     return {.next_timeout = NextTimeout(),
             .awaits_receives = state() == QpState::kErr || responder_.awaits_receives(),
-            .has_idle_records = requester_.HasIdleRecords()};
+            .has_idle_records = requester_.HasIdleRecords(),
+            .awaits_kept = responder_.awaits_kept() || requester_.awaits_kept()};
   }
 
   // The receive that a message in progress has taken and that a RESET would discard; null: none.
@@ -150,6 +161,8 @@ class Qp {
   static constexpr uint8_t kThrottled = 2;      // the peer's CNPs have lowered the rate
   static constexpr uint8_t kThrottleWaits = 4;  // no packet with data before throttle_end_
 
+  void Setup(const QpConfig& config, size_t resources, ReorderState* reorder);
+  TimeNs NextReorderTimeout() const;
   void SetPathMtu(PathMtu mtu);
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
   bool MustFlush(Host& host);

@@ -21,6 +21,9 @@ struct QpLimits {
   uint32_t max_message_bytes = kMaxMessageBytes;  // raw packet: of a frame without FCS
   PathMtu max_path_mtu = PathMtu::k4096;
   uint16_t pkey_table_length = 1;
+  // How long a packet that others have overtaken is waited for; then it counts as lost. Needs a
+  // ReorderState. 0: not at all, so that every gap costs a go-back-N.
+  uint32_t reorder_wait_ns = 0;
 
   // Limits of the attributes that a program may set.
   QpAttributeLimits ForAttributes() const {
@@ -41,6 +44,8 @@ struct QpConfig {
   QpLimits limits;
 };
 
+struct ReorderState;
+
 struct QpContext {
   QpConfig config;
   QpAttributes attributes;
@@ -54,6 +59,8 @@ struct QpContext {
   // Congestion control is on: timeouts lengthen with the peer's delay, and the window shrinks after
   // a loss.
   bool adapts = false;
+  // Packets ahead of their turn are kept (Turn::kKeep); null: they are dropped.
+  ReorderState* reorder = nullptr;
 
   QpState state() const { return attributes.state; }
   uint32_t mtu_bytes() const { return 1u << mtu_shift; }

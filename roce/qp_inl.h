@@ -21,25 +21,36 @@ inline constexpr int32_t kTurnBytesPerPacket = 64;
 
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, std::span<SendRecord> records,
-             std::span<ResponderResource> resources, Dcqcn* congestion)
+             std::span<ResponderResource> resources, Dcqcn* congestion, ReorderState* reorder)
     : requester_(context_, records), responder_(context_, resources), congestion_(congestion) {
   static_assert(QpHost<Host>);
-  assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
-  assert(config.limits.max_dest_rd_atomic <= resources.size());
-  context_.config = config;
-  context_.adapts = congestion_ != nullptr && IsConnected(config.type);
-  Clear();
+  Setup(config, resources.size(), reorder);
 }
 
 template <class Host>
 Qp<Host>::Qp(const QpConfig& config, uint32_t record_count, std::span<ResponderResource> resources,
-             Dcqcn* congestion)
+             Dcqcn* congestion, ReorderState* reorder)
     : requester_(context_, record_count), responder_(context_, resources), congestion_(congestion) {
+  Setup(config, resources.size(), reorder);
+}
+
+template <class Host>
+void Qp<Host>::Setup(const QpConfig& config, size_t resources, ReorderState* reorder) {
   assert(config.limits.window_packets >= 2 && config.limits.ack_every_packets >= 1);
-  assert(config.limits.max_dest_rd_atomic <= resources.size());
+  assert(config.limits.max_dest_rd_atomic <= resources);
   context_.config = config;
   context_.adapts = congestion_ != nullptr && IsConnected(config.type);
+  if (context_.IsReliable()) context_.reorder = reorder;
+  assert(context_.reorder == nullptr || config.limits.reorder_wait_ns != 0);
   Clear();
+}
+
+// The time of a packet that is missing is an event of its own.
+template <class Host>
+TimeNs Qp<Host>::NextReorderTimeout() const {
+  if (flushing_) return 0;
+  return std::min({requester_.deadline(), throttle_end_, context_.reorder->request_deadline,
+                   context_.reorder->response_deadline});
 }
 
 // ---- Attributes and states ----
@@ -180,6 +191,8 @@ void Qp<Host>::EnterError(Host& host) {
   context_.attributes.state = QpState::kErr;
   congested_ &= static_cast<uint8_t>(~kCnpPending);
   EndThrottle();
+  requester_.ForgetKept();
+  responder_.ForgetKept();
   context_.error_pending = false;
   context_.send_error_pending = false;
   drain_notify_ = false;
@@ -253,9 +266,9 @@ PacketEffects Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Pack
       return {DropReason::kQpState};
     }
     if (type() == QpType::kXrcRecv) return {DropReason::kUnexpectedOpcode};
-    const DropReason reason = requester_.HandleResponse(host, now, packet);
+    const PacketEffects effects = requester_.HandleResponse(host, now, packet);
     Settle(host);
-    return {reason};
+    return effects;
   }
   if (current < QpState::kRtr || current == QpState::kErr) [[unlikely]] {
     return {DropReason::kQpState};
@@ -267,9 +280,15 @@ PacketEffects Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Pack
     communication_established_ = true;
     host.RaiseEvent(QpEvent::kCommunicationEstablished);
   }
-  const PacketEffects effects = responder_.HandleRequest(host, packet);
+  const PacketEffects effects = responder_.HandleRequest(host, now, packet);
   Settle(host);
   return effects;
+}
+
+template <class Host>
+bool Qp<Host>::IsDue(bool is_request, Psn turn) const {
+  return is_request ? ClassifyPsn(responder_.expected_psn(), turn) != PsnClass::kGap
+                    : requester_.IsDue(turn);
 }
 
 template <class Host>
@@ -303,6 +322,8 @@ Effects Qp<Host>::HandleTimeout(Host& host, TimeNs now) {
   if (throttle_end_ <= now) [[unlikely]]
     EndThrottle();
   requester_.HandleTimeout(host, now);
+  if (context_.reorder != nullptr) [[unlikely]]
+    responder_.HandleTimeout(now);
   Settle(host);
   return {HasTransmit()};
 }

@@ -16,6 +16,7 @@
 #include "roce/pacer.h"
 #include "roce/packet.h"
 #include "roce/qp_context.h"
+#include "roce/reorder_window.h"
 #include "roce/requester_checks.h"
 #include "roce/work.h"
 
@@ -72,8 +73,14 @@ class Requester {
   SendRecord* TakeRecordsBack() { return std::exchange(records_, nullptr); }
 
   // A response packet (is_request false) of this QP's transport.
-  DropReason HandleResponse(Host& host, TimeNs now, const Packet& packet);
+  PacketEffects HandleResponse(Host& host, TimeNs now, const Packet& packet);
   void HandleTimeout(Host& host, TimeNs now);
+  // Packets that came before their turn are kept.
+  bool awaits_kept() const { return awaits_kept_; }
+  // No kept packet is needed any more.
+  void ForgetKept();
+  // Whether nothing is missing before `end`, the ResponseEnd of a kept packet.
+  bool IsDue(Psn end) const;
   bool Poll(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload);
   // After a Poll that has built a packet, of this object or of the responder: describes the packet.
   Polled LastSent() const;
@@ -141,6 +148,11 @@ class Requester {
   void NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns);
 
   DropReason HandleAnswer(Host& host, TimeNs now, const Packet& packet);
+  bool FindMissing(Psn& psn) const;
+  bool MustKeep(Host& host, TimeNs now, const Packet& packet, PacketEffects& effects);
+  Turn ContinueKept(TimeNs now);
+  void SetReorderDeadline(TimeNs now, Psn missing);
+  void GiveUpMissing(Host& host, TimeNs now);
   DropReason HandleStale(const Packet& packet);
   DropReason HandleAcknowledge(Host& host, TimeNs now, Psn psn, Aeth aeth);
   DropReason HandleReadResponse(Host& host, TimeNs now, const Packet& packet);
@@ -193,6 +205,7 @@ class Requester {
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
+  bool awaits_kept_ = false;  // packets that came before their turn are kept
   // End-to-end credits (9.7.7.2). The numbers run freely and count requests that take a receive.
   uint32_t receives_started_ = 0;
   uint32_t receives_done_ = 0;  // completed

@@ -10,10 +10,14 @@
 namespace roci::roce {
 
 template <class Host>
-DropReason Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet& packet) {
+PacketEffects Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet& packet) {
   if (StepsForward(una_, packet.psn) >= StepsForward(una_, sent_end_)) [[unlikely]] {
     // Before the window: a duplicate. After it: for a request never sent (a "ghost", 9.7.6).
-    return Distance(una_, packet.psn) < 0 ? HandleStale(packet) : DropReason::kGhostAcknowledge;
+    return {Distance(una_, packet.psn) < 0 ? HandleStale(packet) : DropReason::kGhostAcknowledge};
+  }
+  PacketEffects effects;
+  if (context_.reorder != nullptr && MustKeep(host, now, packet, effects)) [[unlikely]] {
+    return effects;
   }
   const DropReason reason = HandleAnswer(host, now, packet);
   if (reason == DropReason::kNone && packet.info->Has(ExtHeader::kAeth) &&
@@ -22,7 +26,7 @@ DropReason Requester<Host>::HandleResponse(Host& host, TimeNs now, const Packet&
   }
   if (held_back_ && !credit_waiting_ && IsDrained()) [[unlikely]]
     AwaitCredit(now);
-  return reason;
+  return {.reason = reason, .turn = awaits_kept_ ? ContinueKept(now) : Turn::kNow};
 }
 
 // An unsolicited ACK with credits repeats the PSN of an earlier answer.
@@ -226,6 +230,108 @@ bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t off
          host.Place(segments, bytes) == memory::MemoryStatus::kOk;
 }
 
+// ---- Responses that overtake others ----
+
+// The oldest response that has not come, of a READ, atomic, FLUSH or ATOMIC WRITE. False: none is
+// missing.
+template <class Host>
+bool Requester<Host>::FindMissing(Psn& psn) const {
+  if (rd_atomic_outstanding_ == 0) return false;
+  for (uint32_t i = head_; i != tail_; ++i) {
+    const SendRecord& record = At(i);
+    if (!record.started) return false;
+    if (!IsAnswered(InfoOf(record.wqe.opcode).work_class)) continue;
+    psn = i == head_ ? una_ : record.first_psn;
+    return true;
+  }
+  return false;
+}
+
+template <class Host>
+bool Requester<Host>::IsDue(Psn end) const {
+  Psn missing;
+  return !FindMissing(missing) || Distance(missing, end) <= 0;
+}
+
+// True: `packet` came before its turn, and `effects` says what becomes of it. False: it is handled
+// now; it may then imply a NAK.
+template <class Host>
+bool Requester<Host>::MustKeep(Host& host, TimeNs now, const Packet& packet,
+                               PacketEffects& effects) {
+  const Psn end = ResponseEnd(packet);
+  Psn missing;
+  if (!FindMissing(missing) || Distance(missing, end) <= 0 || IsFatal(packet) ||
+      !host.HasRoomToKeep()) {
+    return false;
+  }
+  AcknowledgeBefore(host, now, missing);  // it shows that what comes before was executed
+  ReorderState& state = *context_.reorder;
+  if (packet.info->operation == Operation::kAcknowledge) {
+    if (!state.acknowledged_ahead || Distance(state.acknowledged_end, end) > 0) {
+      state.acknowledged_end = end;
+    }
+    state.acknowledged_ahead = true;
+  } else {
+    switch (state.responses.Note(missing, packet.psn, 1, now)) {
+      case ReorderWindow::Arrival::kNew:
+        break;
+      case ReorderWindow::Arrival::kDuplicate:
+        effects.reason = DropReason::kKeptDuplicate;
+        return true;
+      case ReorderWindow::Arrival::kNoRoom:
+        return false;
+    }
+  }
+  host.Count(QpCounter::kKeptResponses);
+  if (!std::exchange(awaits_kept_, true) || state.missing_response != missing) {
+    SetReorderDeadline(now, missing);
+  }
+  effects.turn = Turn::kKeep;
+  return true;
+}
+
+// A packet was handled while others are kept.
+template <class Host>
+Turn Requester<Host>::ContinueKept(TimeNs now) {
+  ReorderState& state = *context_.reorder;
+  Psn missing;
+  if (!FindMissing(missing)) missing = sent_end_;
+  if (missing == state.missing_response) return Turn::kNow;
+  state.responses.Advance(missing);
+  state.acknowledged_ahead &= Distance(missing, state.acknowledged_end) > 0;
+  awaits_kept_ = !state.responses.is_empty() || state.acknowledged_ahead;
+  SetReorderDeadline(now, missing);
+  return Turn::kNext;
+}
+
+// The missing response is waited for from when it is the oldest one.
+template <class Host>
+void Requester<Host>::SetReorderDeadline(TimeNs now, Psn missing) {
+  ReorderState& state = *context_.reorder;
+  state.missing_response = missing;
+  const uint64_t wait_ns =
+      recovering_ ? kLongestKeptNs : uint64_t{context_.config.limits.reorder_wait_ns};
+  state.response_deadline = awaits_kept_ ? now + wait_ns : kNever;
+}
+
+// The missing response counts as lost.
+template <class Host>
+void Requester<Host>::GiveUpMissing(Host& host, TimeNs now) {
+  if (recovering_ || rnr_waiting_) return ForgetKept();
+  Retry(host, QpCounter::kImpliedNaks);
+  SetReorderDeadline(now, context_.reorder->missing_response);
+}
+
+template <class Host>
+void Requester<Host>::ForgetKept() {
+  awaits_kept_ = false;
+  if (context_.reorder == nullptr) return;
+  ReorderState& state = *context_.reorder;
+  state.responses.Clear();
+  state.response_deadline = kNever;
+  state.acknowledged_ahead = false;
+}
+
 // ---- Recovery ----
 
 template <class Host>
@@ -275,6 +381,10 @@ DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_
 template <class Host>
 void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
   pacer_.HandleTimeout(now);
+  if (awaits_kept_ && now >= context_.reorder->response_deadline) [[unlikely]] {
+    GiveUpMissing(host, now);
+    return;
+  }
   if (now < deadline_ || deadline_ == kNever) return;
   if (rnr_waiting_) {
     rnr_waiting_ = false;
@@ -467,6 +577,7 @@ void Requester<Host>::HandlePlaceFault(Host& host) {
 template <class Host>
 bool Requester<Host>::Flush(Host& host, uint32_t budget) {
   StopHolding();
+  ForgetKept();
   deadline_ = kNever;
   rnr_waiting_ = false;
   for (; budget != 0; --budget) {

@@ -9,6 +9,7 @@
 #include "roce/counters.h"
 #include "roce/headers.h"
 #include "roce/opcode.h"
+#include "roce/packet.h"
 #include "roce/qp_attributes.h"
 #include "roce/types.h"
 #include "roce/work.h"
@@ -102,6 +103,21 @@ constexpr Transport TransportOf(QpType type) {
 // Completion status of a request with this NAK (IBTA vol 1, 9.9.2; codes other than 0). Reserved
 // codes: kBadResponse.
 CompletionStatus StatusOfNak(uint8_t nak_code);
+
+// Whether a response is a NAK that fails its request (IBTA vol 1, 9.9.2).
+inline bool IsFatal(const Packet& packet) {
+  return packet.info->operation == Operation::kAcknowledge &&
+         packet.ext.aeth.kind() == AethKind::kNak &&
+         packet.ext.aeth.value() != static_cast<uint8_t>(NakCode::kPsnSequenceError);
+}
+
+// The PSN before which all responses must have come before this one is handled: that of a response
+// or NAK; an ACK covers its own PSN as well.
+inline Psn ResponseEnd(const Packet& packet) {
+  const bool is_ack =
+      packet.info->operation == Operation::kAcknowledge && packet.ext.aeth.kind() == AethKind::kAck;
+  return packet.psn + (is_ack ? 1 : 0);
+}
 
 // The counter of a request that completes with `status`.
 QpCounter CounterOfFailure(CompletionStatus status);

@@ -60,6 +60,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   expects_updates_ = true;
   deadline_ = kNever;
   pacer_.StopWaiting();
+  ForgetKept();
   more_work_ = true;
 }
 

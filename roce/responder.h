@@ -12,6 +12,7 @@
 #include "roce/effects.h"
 #include "roce/packet.h"
 #include "roce/qp_context.h"
+#include "roce/reorder_window.h"
 #include "roce/responder_checks.h"
 #include "roce/work.h"
 
@@ -72,7 +73,7 @@ class Responder {
   void Start(Psn rq_psn);
 
   // A request packet (is_request true) of this QP's transport.
-  PacketEffects HandleRequest(Host& host, const Packet& packet);
+  PacketEffects HandleRequest(Host& host, TimeNs now, const Packet& packet);
   // A frame for a raw packet queue pair.
   DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
   bool Poll(Host& host, TxPacket& out, memory::SegmentList& payload);
@@ -93,6 +94,13 @@ class Responder {
     return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
            !NakPrecedes(At(emit_));
   }
+  // ReorderState::request_deadline may have passed.
+  void HandleTimeout(TimeNs now);
+  // Packets that came before their turn are kept.
+  bool awaits_kept() const { return awaits_kept_; }
+  // No kept packet is needed any more.
+  void ForgetKept();
+
   // Whether an answer is pending and carries no data.
   bool MayAnswerAtOnce() const { return CanTransmit() && !NextHasData(); }
 
@@ -121,16 +129,20 @@ class Responder {
   ResponderResource& At(uint32_t index) { return resources_[index & mask_]; }
   const ResponderResource& At(uint32_t index) const { return resources_[index & mask_]; }
 
-  PacketEffects HandleReliable(Host& host, const Packet& packet);
-  PacketEffects HandleXrc(Host& host, const Packet& packet);
+  PacketEffects HandleReliable(Host& host, TimeNs now, const Packet& packet);
+  PacketEffects HandleXrc(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleUnreliable(Host& host, const Packet& packet);
   DropReason HandleDatagram(Host& host, const Packet& packet);
   DropReason Discard(Host& host, RequestFault fault);
   bool PlaceDatagram(Host& host, const Packet& packet);
-  DropReason HandleGap(Host& host);
+  PacketEffects HandleGap(Host& host, TimeNs now, const Packet& packet);
+  PacketEffects HandleEarly(Host& host, TimeNs now, const Packet& packet);
+  Turn ContinueKept(TimeNs now);
+  void SetReorderDeadline(TimeNs now);
   void AskForExpected();
+  bool IsNotReady() const;
   bool MustFollowFlush(const OpcodeInfo& info) const;
-  void LeaveGap();
+  Turn LeaveGap(TimeNs now);
   DropReason HandleDuplicate(Host& host, const Packet& packet);
   DropReason ReplayRead(const Packet& packet);
   DropReason ReplayAtomic(const Packet& packet);
@@ -193,6 +205,9 @@ class Responder {
   bool durable_started_ = false;  // for the oldest answer
   bool waits_for_durable_ = false;
   bool awaits_receives_ = false;
+  bool awaits_kept_ = false;      // packets that came before their turn are kept
+  bool acks_kept_ = false;        // an ACK is due when they are executed
+  bool all_kept_ = false;         // with gap_reported_: no packet behind the gap was dropped
   bool discarding_ = false;       // UC: the rest of a damaged message is dropped
   bool has_receive_ = false;      // receive_ belongs to the message in progress (or to its retry)
   uint32_t srq_number_ = kNoSrq;  // XRC: of the last packet in sequence

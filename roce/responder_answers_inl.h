@@ -102,8 +102,7 @@ bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
 // them.
 template <class Host>
 bool Responder<Host>::AckPrecedesNak() const {
-  return ack_pending_ && nak_psn_ == expected_ &&
-         Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak;
+  return ack_pending_ && nak_psn_ == expected_ && IsNotReady();
 }
 
 template <class Host>

@@ -344,6 +344,7 @@ DropReason Responder<Host>::Fault(Host& host, RequestFault fault) {
   host.Count(info.counter);
   if (fault == RequestFault::kNoReceive) {
     SetNak(expected_, Aeth::RnrNak(msn_, context_.attributes.min_rnr_timer).syndrome);
+    ForgetKept();
     gap_reported_ = true;
     return info.drop;
   }

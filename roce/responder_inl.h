@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cassert>
+#include <utility>
 
 #include "roce/responder.h"
 
@@ -28,6 +29,7 @@ void Responder<Host>::Reset() {
   discarding_ = false;
   srq_number_ = kNoSrq;
   awaits_receives_ = false;
+  ForgetKept();
   DropAnswers();
 }
 
@@ -48,22 +50,22 @@ void Responder<Host>::DropAnswers() {
 }
 
 template <class Host>
-PacketEffects Responder<Host>::HandleRequest(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleRequest(Host& host, TimeNs now, const Packet& packet) {
   switch (context_.config.type) {
     case QpType::kUc:
       return {HandleUnreliable(host, packet)};
     case QpType::kUd:
       return {HandleDatagram(host, packet)};
     case QpType::kXrcRecv:
-      return HandleXrc(host, packet);
-      [[likely]] default : return HandleReliable(host, packet);
+      return HandleXrc(host, now, packet);
+      [[likely]] default : return HandleReliable(host, now, packet);
   }
 }
 
 // Extended reliable connection (IBTA vol 1, A14): every request names a shared receive queue, whose
 // protection domain applies; all packets of a message must name the same one.
 template <class Host>
-PacketEffects Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleXrc(Host& host, TimeNs now, const Packet& packet) {
   if (packet.psn == expected_) [[likely]] {
     const uint32_t number = packet.ext.xrc.srq_number;
     const bool continues = message_.kind != InMessage::kNone;
@@ -72,7 +74,7 @@ PacketEffects Responder<Host>::HandleXrc(Host& host, const Packet& packet) {
     }
     srq_number_ = number;
   }
-  return HandleReliable(host, packet);
+  return HandleReliable(host, now, packet);
 }
 
 template <class Host>
@@ -83,17 +85,17 @@ void Responder<Host>::ForgetReceiveQueue(uint32_t number) {
 }
 
 template <class Host>
-PacketEffects Responder<Host>::HandleReliable(Host& host, const Packet& packet) {
+PacketEffects Responder<Host>::HandleReliable(Host& host, TimeNs now, const Packet& packet) {
   if (packet.psn != expected_) [[unlikely]] {
-    return {ClassifyPsn(expected_, packet.psn) == PsnClass::kDuplicate
-                ? HandleDuplicate(host, packet)
-                : HandleGap(host)};
+    if (ClassifyPsn(expected_, packet.psn) == PsnClass::kGap) return HandleGap(host, now, packet);
+    return {HandleDuplicate(host, packet)};
   }
   RequestFault fault = CheckOpcodeSequence(message_.kind, *packet.info);
   if (fault == RequestFault::kNone) [[likely]] {
     fault = CheckOpcodeEnabled(context_.attributes.access_flags, *packet.info);
   }
   if (emit_ != end_ && fault == RequestFault::kNone && MustFollowFlush(*packet.info)) [[unlikely]] {
+    ForgetKept();  // the peer sends this packet and all later ones again
     AskForExpected();
     return {DropReason::kBehindFlush};
   }
@@ -104,27 +106,105 @@ PacketEffects Responder<Host>::HandleReliable(Host& host, const Packet& packet) 
     if (fault == RequestFault::kNotYet) return {.offer_again = true};
     return {Fault(host, fault)};
   }
-  if (gap_reported_) [[unlikely]] {
-    LeaveGap();
+  if (gap_reported_ || awaits_kept_) [[unlikely]] {
+    return {.turn = LeaveGap(now)};
   }
   return {};
 }
 
-// The missing packet was executed. A pending RNR NAK is cancelled; a pending sequence NAK stays,
-// since the packets after the gap were dropped and must be retransmitted.
+// The missing packet was executed. A pending RNR NAK is cancelled; a pending sequence NAK stays if
+// packets after the gap were dropped, since they must be retransmitted. After a retransmission, an
+// ACK is due when the kept packets are executed, so that the peer sends no more of them again.
 template <class Host>
-void Responder<Host>::LeaveGap() {
-  gap_reported_ = false;
-  if (nak_pending_ && Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak) nak_pending_ = false;
+Turn Responder<Host>::LeaveGap(TimeNs now) {
+  const bool was_reported = std::exchange(gap_reported_, false);
+  if (nak_pending_ && (IsNotReady() || all_kept_)) nak_pending_ = false;
+  all_kept_ = false;
+  if (!awaits_kept_) return Turn::kNow;
+  acks_kept_ |= was_reported;
+  return ContinueKept(now);
+}
+
+template <class Host>
+Turn Responder<Host>::ContinueKept(TimeNs now) {
+  ReorderWindow& window = context_.reorder->requests;
+  window.Advance(expected_);
+  awaits_kept_ = !window.is_empty();
+  SetReorderDeadline(now);
+  if (window.HasArrived(expected_)) return Turn::kNext;
+  ack_pending_ |= std::exchange(acks_kept_, false);
+  return Turn::kNow;
 }
 
 // IBTA vol 1, 9.7.5.2: one NAK per gap. Until the missing packet arrives, later packets are dropped
-// without an answer.
+// without an answer, or kept.
 template <class Host>
-DropReason Responder<Host>::HandleGap(Host& host) {
+PacketEffects Responder<Host>::HandleGap(Host& host, TimeNs now, const Packet& packet) {
   host.Count(QpCounter::kOutOfSequence);
+  if (context_.reorder != nullptr) return HandleEarly(host, now, packet);
   AskForExpected();
-  return DropReason::kOutOfSequence;
+  return {DropReason::kOutOfSequence};
+}
+
+// After an RNR NAK the peer sends everything again, so nothing is kept.
+template <class Host>
+PacketEffects Responder<Host>::HandleEarly(Host& host, TimeNs now, const Packet& packet) {
+  if (!(gap_reported_ && IsNotReady()) && host.HasRoomToKeep()) {
+    const bool is_read = packet.info->operation == Operation::kReadRequest;
+    const uint32_t packets =
+        is_read ? PacketsOf(packet.ext.reth.length, context_.mtu_shift) : uint32_t{1};
+    switch (context_.reorder->requests.Note(expected_, packet.psn, packets, now)) {
+      case ReorderWindow::Arrival::kNew:
+        host.Count(QpCounter::kKeptRequests);
+        awaits_kept_ = true;
+        SetReorderDeadline(now);
+        return {.turn = Turn::kKeep};
+      case ReorderWindow::Arrival::kDuplicate:
+        return {DropReason::kKeptDuplicate};
+      case ReorderWindow::Arrival::kNoRoom:
+        break;
+    }
+  }
+  all_kept_ = false;
+  AskForExpected();
+  SetReorderDeadline(now);
+  return {DropReason::kOutOfSequence};
+}
+
+template <class Host>
+void Responder<Host>::SetReorderDeadline(TimeNs now) {
+  ReorderState& state = *context_.reorder;
+  const ReorderWindow::Gap* missing = state.requests.Missing();
+  if (missing == nullptr) {
+    state.request_deadline = kNever;
+  } else if (!gap_reported_) {
+    state.request_deadline = missing->since + context_.config.limits.reorder_wait_ns;
+  } else {
+    state.request_deadline = now + kLongestKeptNs;
+  }
+}
+
+template <class Host>
+void Responder<Host>::HandleTimeout(TimeNs now) {
+  if (now < context_.reorder->request_deadline) return;
+  if (gap_reported_) return ForgetKept();
+  all_kept_ = true;
+  AskForExpected();
+  SetReorderDeadline(now);
+}
+
+template <class Host>
+void Responder<Host>::ForgetKept() {
+  awaits_kept_ = acks_kept_ = all_kept_ = false;
+  if (context_.reorder == nullptr) return;
+  context_.reorder->requests.Clear();
+  context_.reorder->request_deadline = kNever;
+}
+
+// Whether the last NAK was an RNR NAK.
+template <class Host>
+bool Responder<Host>::IsNotReady() const {
+  return Aeth{nak_syndrome_, msn_}.kind() == AethKind::kRnrNak;
 }
 
 template <class Host>

@@ -30,6 +30,11 @@ bool HasTags(const QueuePairConfig& config) {
   return config.srq != nullptr && config.srq->tags() != nullptr;
 }
 
+bool KeepsOrder(roce::QpType type) {
+  return type == roce::QpType::kRc || type == roce::QpType::kXrcSend ||
+         type == roce::QpType::kXrcRecv;
+}
+
 // There are no more work requests in flight than PSNs.
 uint32_t RecordCount(const QueuePairConfig& config) {
   const uint32_t entries = HasTags(config) ? TagReceiver::kSendEntries : config.max_send_wr;
@@ -81,16 +86,19 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
   core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
   auto tags = HasTags(config) ? std::make_unique<TagReceiver>(*config.srq) : nullptr;
-  return std::unique_ptr<QueuePair>(new QueuePair(shard, context, lane, config, core_config, handle,
-                                                  layout, std::move(tags), *std::move(memory),
-                                                  std::move(storage), std::move(resources)));
+  auto reordering = config.limits.reorder_wait_ns != 0 && KeepsOrder(config.type)
+                        ? std::make_unique<Reordering>()
+                        : nullptr;
+  return std::unique_ptr<QueuePair>(new QueuePair(
+      shard, context, lane, config, core_config, handle, layout, std::move(tags),
+      std::move(reordering), *std::move(memory), std::move(storage), std::move(resources)));
 }
 
 QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
                      uint32_t qp_handle, const QueueLayout& layout,
-                     std::unique_ptr<TagReceiver> tags, SharedMemory memory, RecordStorage storage,
-                     ResourceStorage resources)
+                     std::unique_ptr<TagReceiver> tags, std::unique_ptr<Reordering> reordering,
+                     SharedMemory memory, RecordStorage storage, ResourceStorage resources)
     : record_class_(static_cast<uint8_t>(storage.size_class())),
       blocks_own_multicast_(config.blocks_own_multicast),
       host_(*this, {.shard = &shard, .lane = &qp_lane, .context = context, .now_ns = shard.now_ns},
@@ -100,9 +108,11 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
              .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
             MakeQueues(config, core_config, qp_handle, layout, memory, tags.get()), events_),
       core_(core_config, RecordCount(config), resources.span(),
-            qp_lane.congestion ? &congestion_ : nullptr),
+            qp_lane.congestion ? &congestion_ : nullptr,
+            reordering != nullptr ? &reordering->state : nullptr),
       rss_(config.rss),
       congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
+      reordering_(std::move(reordering)),
       events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
       memory_(std::move(memory)),
       storage_(std::move(storage)),

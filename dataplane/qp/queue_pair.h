@@ -14,6 +14,7 @@
 #include "dataplane/base/resource_storage.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/timer_wheel.h"
+#include "dataplane/qp/kept_frames.h"
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/queue_pair_path.h"
 #include "dataplane/qp/rss_group.h"
@@ -178,6 +179,17 @@ class alignas(kCacheLineBytes) QueuePair {
   // The program has posted requests that can be sent now. Responses to the peer do not count.
   bool HasPosted(const OnShard&) { return host_.send_queue().HasPosted() || core_.HasRequest(); }
 
+  // ---- On the shard: packets that came before their turn
+  // Only of a queue pair that keeps packets until their turn.
+  KeptFrames::List& kept(const OnShard&) { return reordering_->kept; }
+  bool keeps_frames(const OnShard&) const { return keeps_frames_; }
+  // The packet is counted as received when its turn has come.
+  void NoteKept(const OnShard&) {
+    keeps_frames_ = true;
+    --rx_packets_;
+  }
+  void NoteNoneKept(const OnShard&) { keeps_frames_ = false; }
+
   // ---- On the shard: the lists of the loop
   // True: it was not in the list of this receive burst.
   bool Touch(const OnShard&) { return !std::exchange(is_touched_, true); }
@@ -223,10 +235,16 @@ class alignas(kCacheLineBytes) QueuePair {
   // A polled queue pair without work for this time is armed again.
   static constexpr uint64_t kRearmAfterNs = 30'000;
 
+  struct Reordering {
+    roce::ReorderState state;
+    KeptFrames::List kept;
+  };
+
   QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
             const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
-            const QueueLayout& layout, std::unique_ptr<TagReceiver> tags, SharedMemory memory,
-            RecordStorage storage, ResourceStorage resources);
+            const QueueLayout& layout, std::unique_ptr<TagReceiver> tags,
+            std::unique_ptr<Reordering> reordering, SharedMemory memory, RecordStorage storage,
+            ResourceStorage resources);
 
   bool HasBrokenQueue() const { return host_.HasBrokenQueue() && !broken_handled_; }
   void MoveToError(roce::TimeNs now);
@@ -256,6 +274,7 @@ class alignas(kCacheLineBytes) QueuePair {
   bool wants_turn_ = false;         // in the active list because it has something to send
   bool keeps_turn_ = false;         // first in the active list when it is pushed
   uint16_t turn_excess_bytes_ = 0;  // sent beyond its last turn
+  bool keeps_frames_ = false;  // in reordering_->kept
   uint64_t tx_packets_ = 0;
   uint64_t rx_packets_ = 0;
   uint64_t drops_ = 0;
@@ -268,7 +287,8 @@ class alignas(kCacheLineBytes) QueuePair {
   const std::shared_ptr<const RssGroup> rss_;  // null: frames come to its own receive queue
   roce::Dcqcn congestion_;                     // used only with congestion control
   CopyWait copy_wait_;
-  uint32_t multicast_groups_ = 0;  // of which it is a member
+  const std::unique_ptr<Reordering> reordering_;  // null: it keeps no packets until their turn
+  uint32_t multicast_groups_ = 0;                 // of which it is a member
   bool broken_handled_ = false;
   QueuePairEvents events_;
   SharedMemory memory_;

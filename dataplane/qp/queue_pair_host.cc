@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "dataplane/qp/completion_fault.h"
+#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/receive_queue_table.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
@@ -139,6 +141,10 @@ void QueuePairHost::ForgetReceiveQueue(const SharedReceiveQueue& queue) {
   access_.keys = nullptr;
   access_.copies = nullptr;
   queues_.recv_cq = nullptr;
+}
+
+bool QueuePairHost::HasRoomToKeep() const {
+  return services_.shard->kept->HasRoom(OnThisShard(), queue_pair_->kept(OnThisShard()));
 }
 
 MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {

@@ -141,6 +141,7 @@ class QueuePairHost {
     return queues_.recv.Fetch(wqe, bad_status);
   }
   uint32_t PostedReceives() { return queues_.recv.CountPosted(); }
+  bool HasRoomToKeep() const;
   bool SelectReceiveQueue(uint32_t number) {
     return (queues_.shared != nullptr && queues_.shared->number() == number) ||
            FindReceiveQueue(number);

@@ -18,6 +18,7 @@
 #include "dataplane/base/timer_wheel.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
+#include "dataplane/qp/kept_frames.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/rings/doorbells.h"
 #include "dataplane/shard/device_lane.h"
@@ -158,6 +159,11 @@ class Worker final : public DurableService {
                Sharing sharing);
   roce::PacketEffects HandlePacket(QueuePair& qp, const AppCopies* copies,
                                    const roce::Packet& packet);
+  bool TakeTurn(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+                roce::Turn turn);
+  void DeliverKept(DeviceLane& lane, QueuePair& qp);
+  rte_mbuf* TakeDue(QueuePair& qp);
+  void DropKept(QueuePair& qp);
   void Touch(QueuePair& qp);
   void VisitTouched();
   void VisitAfterPackets(QueuePair& qp);
@@ -300,6 +306,8 @@ class Worker final : public DurableService {
   std::atomic<const CopyUse*> memory_in_use_{nullptr};
   uint32_t changes_seen_ = 0;  // of CopyUse::changes()
   RecordPool records_;
+  KeptFrames kept_;
+  bool delivers_kept_ = false;  // DeliverKept is running
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
   // Queue pairs that were armed again and are checked once more after the fence.
@@ -334,6 +342,7 @@ class Worker final : public DurableService {
                                 .events = &events_,
                                 .collecting = &collecting_,
                                 .durable = this,
+                                .kept = &kept_,
                                 .memory_faults = &stats_.memory_faults,
                                 .async_events = &stats_.async_events,
                                 .token = OnShardForHosts(shard_)};

@@ -179,6 +179,8 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     // Without room the packet is lost, and the peer retransmits it.
     if (effects.offer_again) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
+    if (effects.turn != roce::Turn::kNow) [[unlikely]]
+      is_kept |= TakeTurn(lane, qp, packet, frame, effects.turn);
   }
   if (reason != DropReason::kNone) [[unlikely]] {
     qp.CountDrop(shard_);
@@ -191,6 +193,57 @@ roce::PacketEffects Worker::HandlePacket(QueuePair& qp, const AppCopies* copies,
                                          const roce::Packet& packet) {
   const MemoryUse use(*this, copies);
   return qp.HandlePacket(shard_, now_, packet);
+}
+
+// True: took ownership of the frame of `packet`, which has been handled.
+bool Worker::TakeTurn(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+                      roce::Turn turn) {
+  if (turn == roce::Turn::kNext) {
+    DeliverKept(lane, qp);
+    return false;
+  }
+  kept_.Keep(shard_, qp.kept(shard_), packet.info->is_request, QueuePair::Core::TurnOf(packet),
+             frame);
+  qp.NoteKept(shard_);
+  return true;
+}
+
+// Delivers the kept packets whose turn has come. Each may bring the turn of the next one.
+void Worker::DeliverKept(DeviceLane& lane, QueuePair& qp) {
+  if (delivers_kept_) return;
+  delivers_kept_ = true;
+  roce::Packet packet;
+  while (rte_mbuf* frame = TakeDue(qp)) {
+    // Headers and ICRC were checked at its arrival, and an ECN mark was counted.
+    bool is_taken = false;
+    if (roce::ParseHeaders(BytesOf(frame), packet) == DropReason::kNone) {
+      packet.traffic_class &= static_cast<uint8_t>(~roce::kEcnMask);
+      is_taken = Deliver(lane, qp, packet, frame, Sharing::kNobody);
+    }
+    if (!is_taken) rte_pktmbuf_free(frame);
+  }
+  delivers_kept_ = false;
+}
+
+// Null: no kept packet's turn has come.
+rte_mbuf* Worker::TakeDue(QueuePair& qp) {
+  KeptFrames::List& list = qp.kept(shard_);
+  for (const bool is_request : {true, false}) {
+    const std::optional<roce::Psn> turn = kept_.FirstTurn(shard_, list, is_request);
+    if (turn && qp.core(shard_).IsDue(is_request, *turn)) {
+      return kept_.TakeFirst(shard_, list, is_request);
+    }
+  }
+  return nullptr;
+}
+
+void Worker::DropKept(QueuePair& qp) {
+  for (const bool is_request : {true, false}) {
+    while (rte_mbuf* frame = kept_.TakeFirst(shard_, qp.kept(shard_), is_request)) {
+      rte_pktmbuf_free(frame);
+    }
+  }
+  qp.NoteNoneKept(shard_);
 }
 
 void Worker::Touch(QueuePair& qp) {

@@ -1,6 +1,7 @@
 // A simulated link with faults: frames are delayed, duplicated, damaged or lost.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,6 +24,7 @@ struct LinkFaults {
   uint64_t reorder_delay_ns = 0;
   uint64_t delay_ns = 1000;  // of every frame
   uint64_t jitter_ns = 0;    // random additional delay, 0..jitter_ns
+  uint32_t rate_kbps = 0;    // of the link; 0: frames take no time
 };
 
 // One direction. Frames with the same delivery time arrive in the order in which they were sent.
@@ -30,7 +32,14 @@ class Link {
  public:
   void set_faults(const LinkFaults& faults) { faults_ = faults; }
 
+  // When the link has sent the frames so far. A sender waits for that.
+  roce::TimeNs free_at() const { return free_at_; }
+
   void Send(roce::TimeNs now, std::vector<std::byte> frame, Random& random) {
+    if (faults_.rate_kbps != 0) {
+      now = std::max(now, free_at_) + frame.size() * roce::kNsPerByteOf1Kbps / faults_.rate_kbps;
+      free_at_ = now;
+    }
     if (random.Chance(faults_.loss)) {
       ++lost_;
       return;
@@ -66,6 +75,7 @@ class Link {
   }
 
   LinkFaults faults_;
+  roce::TimeNs free_at_ = 0;
   std::map<std::pair<roce::TimeNs, uint64_t>, std::vector<std::byte>> frames_;
   uint64_t sequence_ = 0;
   uint64_t lost_ = 0;

@@ -44,7 +44,10 @@ Pair::Node::Node(const roce::QpConfig& config, const Connection& connection, Are
       resources(config.limits.max_dest_rd_atomic),
       port{.parameters = {.line_rate_kbps = 10'000'000, .min_rate_kbps = 1'000'000}},
       congestion(&port),
-      qp(config, records, resources, connection.controls_congestion ? &congestion : nullptr) {}
+      qp(config, records, resources, connection.controls_congestion ? &congestion : nullptr,
+         config.limits.reorder_wait_ns != 0 ? &reorder : nullptr) {
+  host.set_room_to_keep(connection.room_to_keep);
+}
 
 Pair::Pair(const Connection& connection, Arena* left, Arena* right)
     : nodes_{Node(Config(0, kFirstQpn, connection), connection, left),
@@ -131,6 +134,7 @@ bool Pair::Step(Random& random, roce::TimeNs until) {
   roce::TimeNs next = until;
   for (const Node& node : nodes_) {
     next = std::min({next, node.out.NextDelivery(), node.qp.NextTimeout(), node.sync_end});
+    if (node.waits_for_link) next = std::min(next, node.out.free_at());
   }
   if (next == until) {
     if (until != roce::kNever) now_ = std::max(now_, until);
@@ -145,6 +149,10 @@ bool Pair::Step(Random& random, roce::TimeNs until) {
     }
     if (self.qp.NextTimeout() <= now_) {
       self.qp.HandleTimeout(self.host, now_);
+      Transmit(node, random);
+      return true;
+    }
+    if (self.waits_for_link && self.out.free_at() <= now_) {
       Transmit(node, random);
       return true;
     }
@@ -172,18 +180,76 @@ void Pair::Deliver(int to, Random& random) {
     }
     if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC detects a damaged number
     if (self.tamper && !self.tamper(packet_)) continue;
-    const roce::QpState before = self.qp.state();
-    self.qp.HandlePacket(self.host, now_, packet_);
-    watch_.NoteHandled(to, now_, packet_, before, self.qp);
+    const roce::Turn turn = Handle(to);
+    if (turn == roce::Turn::kKeep) Keep(to, frame);
+    if (turn == roce::Turn::kNext) OfferKept(to);
   }
   Transmit(to, random);
+}
+
+// Handles the parsed packet.
+roce::Turn Pair::Handle(int to) {
+  Node& self = nodes_[static_cast<size_t>(to)];
+  const roce::QpState before = self.qp.state();
+  const roce::PacketEffects effects = self.qp.HandlePacket(self.host, now_, packet_);
+  if (effects.turn == roce::Turn::kKeep || effects.reason == roce::DropReason::kKeptDuplicate) {
+    watch_.NoteKept(to, now_, packet_, effects.turn == roce::Turn::kKeep ? 1 : 0);
+  } else {
+    watch_.NoteHandled(to, now_, packet_, before, self.qp);
+  }
+  return effects.turn;
+}
+
+void Pair::Keep(int to, const std::vector<std::byte>& frame) {
+  Node& self = nodes_[static_cast<size_t>(to)];
+  self.kept.push_back({packet_.info->is_request, self.qp.TurnOf(packet_), frame});
+  self.host.NoteKept(1);
+}
+
+void Pair::OfferKept(int to) {
+  Node& self = nodes_[static_cast<size_t>(to)];
+  while (const std::optional<std::vector<std::byte>> frame = TakeDue(self)) {
+    if (roce::ParsePacket(*frame, packet_) != roce::DropReason::kNone) abort();
+    watch_.NoteKept(to, now_, packet_, -1);
+    packet_.traffic_class &= static_cast<uint8_t>(~roce::kEcnMask);  // counted when it came
+    if (Handle(to) == roce::Turn::kKeep) abort();
+  }
+}
+
+// The kept packet that comes first, of those whose turn has come.
+std::optional<std::vector<std::byte>> Pair::TakeDue(Node& self) {
+  auto first = self.kept.end();
+  for (auto kept = self.kept.begin(); kept != self.kept.end(); ++kept) {
+    if (!self.qp.IsDue(kept->is_request, kept->turn)) continue;
+    if (first == self.kept.end() || roce::Distance(kept->turn, first->turn) > 0) first = kept;
+  }
+  if (first == self.kept.end()) return std::nullopt;
+  std::vector<std::byte> frame = std::move(first->frame);
+  self.kept.erase(first);
+  self.host.NoteKept(-1);
+  return frame;
+}
+
+void Pair::DropKept(int node) {
+  Node& self = nodes_[static_cast<size_t>(node)];
+  for (const Kept& kept : self.kept) {
+    if (roce::ParsePacket(kept.frame, packet_) != roce::DropReason::kNone) abort();
+    watch_.NoteKept(node, now_, packet_, -1);
+    self.host.NoteKept(-1);
+  }
+  self.kept.clear();
 }
 
 void Pair::Transmit(int node, Random& random) {
   Node& self = nodes_[static_cast<size_t>(node)];
   roce::TxPacket packet;
   memory::SegmentList payload;
+  self.waits_for_link = false;
   for (;;) {
+    if (self.out.free_at() > now_) {
+      self.waits_for_link = self.qp.HasTransmit();
+      break;
+    }
     const roce::Polled polled = self.qp.PollTransmit(self.host, now_, packet, payload);
     if (!polled) break;
     const roce::FrameTemplate frame =
@@ -196,7 +262,8 @@ void Pair::Transmit(int node, Random& random) {
     watch_.NoteSent(node, now_, {buffer_.data(), length}, self.qp);
     self.out.Send(now_, {buffer_.begin(), buffer_.begin() + length}, random);
   }
-  watch_.NoteQuiet(node, now_, self.qp);
+  if (!self.waits_for_link) watch_.NoteQuiet(node, now_, self.qp);
+  if (!self.qp.Upkeep().awaits_kept) DropKept(node);
   if (self.host.wants_sync() && self.sync_end == roce::kNever) {
     self.sync_end = now_ + random.Between(100, longest_sync_ns_);
   }

@@ -46,6 +46,11 @@ class Pair {
   const std::optional<std::string>& wrong() const { return watch_.wrong(); }
 
  private:
+  struct Kept {
+    bool is_request;
+    roce::Psn turn;
+    std::vector<std::byte> frame;
+  };
   struct Node {
     Node(const roce::QpConfig& config, const Connection& connection, Arena* memory);
     Arena* arena;
@@ -54,15 +59,23 @@ class Pair {
     std::vector<roce::ResponderResource> resources;
     roce::CongestionPort port;
     roce::Dcqcn congestion;
+    roce::ReorderState reorder;
     roce::Qp<SimHost> qp;
     roce::FrameTemplate frame;
     Link out;
+    bool waits_for_link = false;
     roce::TimeNs sync_end = roce::kNever;
     std::function<bool(roce::Packet&)> tamper;
+    std::vector<Kept> kept;  // packets that came before their turn
   };
 
   void Connect(int node, const Connection& connection);
   void Deliver(int to, Random& random);
+  roce::Turn Handle(int to);
+  void Keep(int to, const std::vector<std::byte>& frame);
+  void OfferKept(int to);
+  std::optional<std::vector<std::byte>> TakeDue(Node& self);
+  void DropKept(int node);
   void Transmit(int node, Random& random);
 
   std::array<Node, 2> nodes_;

@@ -30,7 +30,8 @@ constexpr roce::QpCounter kMustHappen[] = {
     roce::QpCounter::kAckTimeouts,          roce::QpCounter::kRnrNaksReceived,
     roce::QpCounter::kRetransmittedPackets, roce::QpCounter::kReadResponsesSent,
     roce::QpCounter::kAtomicResponsesSent,  roce::QpCounter::kCnpsSent,
-    roce::QpCounter::kCnpsHandled,
+    roce::QpCounter::kCnpsHandled,          roce::QpCounter::kKeptRequests,
+    roce::QpCounter::kKeptResponses,
 };
 
 Arena* ArenaOf(int node) {
@@ -46,6 +47,7 @@ class SeededRun {
     Connection connection = RandomConnection(random_);
     connection.controls_congestion = seed % 4 == 3;
     if (seed % 8 == 5) LimitRate(connection);
+    TolerateReordering(seed, connection);
     gives_up_early_ = seed % 8 == 1;
     if (gives_up_early_) {
       connection.retry_count = static_cast<uint8_t>(random_.Below(4));
@@ -81,6 +83,14 @@ class SeededRun {
   }
 
  private:
+  // In every other run, and some of those can keep few packets. Not drawn from `random_`, so that a
+  // seed stays what it was.
+  static void TolerateReordering(uint64_t seed, Connection& connection) {
+    Random random(~seed);
+    if (random.Chance(500)) return;
+    connection.limits.reorder_wait_ns = static_cast<uint32_t>(random.Between(500, 300'000));
+    if (random.Chance(300)) connection.room_to_keep = static_cast<uint32_t>(random.Below(8));
+  }
   void LimitRate(Connection& connection) {
     connection.rate_limit_kbps = static_cast<uint32_t>(random_.Between(200'000, 4'000'000));
     if (random_.Chance(700)) {

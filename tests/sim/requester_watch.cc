@@ -78,7 +78,10 @@ std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) 
            std::to_string(unacknowledged_);
   }
   const TimeNs timeout = timeout_ns();
-  if (timer_start_ == kNever || timeout == kNever || now - timer_start_ < timeout) {
+  const bool gave_up_missing = kept_ != 0 && !recovering_ && rnr_end_ == kNever;
+  if (gave_up_missing) {
+    // A response that others have overtaken counts as lost, as for an implied NAK (9.7.5).
+  } else if (timer_start_ == kNever || timeout == kNever || now - timer_start_ < timeout) {
     return name + " again without a NAK and before the timeout";
   }
   if (IsLate(now)) return name + " again after more than four timeouts (9.7.6.1.3)";
@@ -115,7 +118,8 @@ std::optional<std::string> RequesterWatch::CheckCredit(const ExpectedRequest& re
   return "request " + std::to_string(requests_->SlotOf(&request)) + " without a credit (9.7.7.2)";
 }
 
-// The requester may take the credits of a response that it drops, but need not obey them.
+// The requester may take the credits of a response that it drops, or that is older than others, but
+// need not obey them.
 void RequesterWatch::TakeCredits(roce::Aeth aeth, bool is_dropped) {
   if (aeth.value() == kNoCreditInformation) {
     obeys_credits_ = false;
@@ -136,9 +140,21 @@ std::optional<std::string> RequesterWatch::NoteResponse(TimeNs now, const roce::
   const bool is_in_order = !is_stale && HandleInWindow(now, at, packet);
   if (packet.info->Has(roce::ExtHeader::kAeth) && packet.ext.aeth.kind() == roce::AethKind::kAck &&
       !(is_stale && packet.ext.aeth.value() == kNoCreditInformation)) {
-    TakeCredits(packet.ext.aeth, !is_in_order && !(is_stale && is_acknowledge));
+    const bool is_old = packet.ext.aeth.msn.value() < requests_->MessagesBefore(unacknowledged_);
+    TakeCredits(packet.ext.aeth, is_old || (!is_in_order && !(is_stale && is_acknowledge)));
   }
   return std::nullopt;
+}
+
+// It acknowledges the requests before the first one whose response is missing.
+void RequesterWatch::NoteKept(TimeNs now, const roce::Packet& packet, int change) {
+  kept_ += change;
+  const Position at = requests_->Locate(packet.psn, unacknowledged_);
+  Position reached = unacknowledged_;
+  for (; change >= 0 && reached < at; reached = requests_->Find(reached)->end) {
+    if (requests_->Find(reached)->is_answered) break;
+  }
+  if (reached != unacknowledged_) Progress(now, reached);
 }
 
 // False: the packet shows a gap.
@@ -267,6 +283,7 @@ std::optional<std::string> RequesterWatch::CheckFailure(TimeNs now, CompletionSt
     return "fewer RNR retries than rnr_retry (9.9.2)";
   }
   if (status != CompletionStatus::kRetryExceeded || exhausted_) return std::nullopt;
+  if (kept_ != 0 && retries_ == connection_.retry_count) return std::nullopt;
   if (retries_ != connection_.retry_count && !MayBeHeldBack()) {
     return "fewer retries than retry_cnt (9.9.2)";
   }

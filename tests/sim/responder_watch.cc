@@ -138,12 +138,16 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
     has_failed_ = true;  // other tests check whether the request deserves it
     return std::nullopt;
   }
-  if (is_sequence && at != nak_allowed_) return "a NAK for no gap, or a second one (9.7.5.2)";
+  const bool is_missing = kept_ != 0 && at == expected_ && !gap_reported_;
+  if (is_sequence && at != nak_allowed_ && !is_missing) {
+    return "a NAK for no gap, or a second one (9.7.5.2)";
+  }
   if (is_not_ready) {
     if (at != rnr_allowed_) return "an RNR NAK for nothing, or a second one (9.7.5.2.8)";
     if (aeth.value() != connection_.min_rnr_timer) return "another timer than min_rnr_timer";
   }
   (is_sequence ? nak_allowed_ : rnr_allowed_) = kNone;
+  gap_reported_ |= is_sequence && at == expected_;
   (is_sequence ? nak_owed_ : rnr_owed_) = false;
   if (!owed_.empty() && owed_.front().next < at) return "overtakes a response (9.7.5)";
   if (at > ack_owed_) ack_owed_ = kNone;

@@ -53,6 +53,10 @@ class SimHost {
   // Whether the queue pair waits for EndSync, which ends the sync, or the busy state.
   bool wants_sync() const { return wants_sync_; }
   void EndSync();
+  // Packets that the queue pair may keep until their turn.
+  void set_room_to_keep(uint32_t packets) { room_to_keep_ = packets; }
+  void NoteKept(int change) { kept_ += static_cast<uint32_t>(change); }
+  bool HasRoomToKeep() const { return kept_ < room_to_keep_; }
   // Receives of its own queue that no message has taken.
   uint32_t PostedReceives() const { return static_cast<uint32_t>(recvs_.size() - next_recv_); }
   bool AllFetched() const { return next_send_ == sends_.size(); }
@@ -103,6 +107,8 @@ class SimHost {
   uint32_t syncs_ = 0;
   uint32_t busy_ = 0;
   bool wants_sync_ = false;
+  uint32_t room_to_keep_ = UINT32_MAX;
+  uint32_t kept_ = 0;
   Arena* arena_;
   memory::AccessContext context_;
   std::vector<PostedSend> sends_;

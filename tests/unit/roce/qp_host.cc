@@ -234,7 +234,8 @@ Node::Node(const NodeOptions& o, QpState target)
       host(o.memory_bytes),
       records_(o.records),
       resources_(kResources),
-      qp(ConfigOf(o), records_, resources_, o.congestion) {
+      qp(ConfigOf(o), records_, resources_, o.congestion,
+         o.limits.reorder_wait_ns != 0 ? &reorder_ : nullptr) {
   BringTo(target);
 }
 

@@ -49,6 +49,7 @@ class ScriptedHost {
   bool atomics_wait = false;
   bool invalidate_fails = false;
   bool bind_fails = false;
+  bool has_room_to_keep = true;
   // GatherSend appends a segment and then fails, as with several SGEs of which the last is bad.
   bool gather_fails_late = false;
 
@@ -88,6 +89,7 @@ class ScriptedHost {
   FetchResult FetchSend(SendWqe& out, CompletionStatus& bad_status);
   FetchResult FetchRecv(RecvWqe& out, CompletionStatus& bad_status, const Packet* packet);
   uint32_t PostedReceives() const { return static_cast<uint32_t>(receives.size()); }
+  bool HasRoomToKeep() const { return has_room_to_keep; }
   memory::MemoryStatus GatherSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
                                   memory::SegmentList& out);
   memory::MemoryStatus ScatterSend(const SendWqe& wqe, uint32_t offset, uint32_t length,
@@ -204,6 +206,7 @@ class Node {
  private:
   std::vector<SendRecord> records_;
   std::vector<ResponderResource> resources_;
+  ReorderState reorder_;
 
  public:
   Qp<ScriptedHost> qp;
