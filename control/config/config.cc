@@ -41,6 +41,8 @@ constexpr Named<dataplane::FlowControlUse> kPauseUses[] = {
     {"auto", dataplane::FlowControlUse::kAuto},
     {"on", dataplane::FlowControlUse::kOn},
     {"off", dataplane::FlowControlUse::kOff}};
+constexpr Named<ReorderUse> kReorderUses[] = {{"go_back_n", ReorderUse::kGoBackN},
+                                              {"tolerate", ReorderUse::kTolerate}};
 constexpr Named<roci_abi_memory_policy> kMemoryPolicies[] = {
     {"auto", ROCI_ABI_MEMORY_AUTO},
     {"process_vm", ROCI_ABI_MEMORY_PROCESS_VM},
@@ -318,6 +320,16 @@ void ReadPortSettings(TomlReader& reader, const DeviceConfig& device,
   }
 }
 
+// The upper limit: a retransmission after a timeout of the peer must not come sooner.
+void ReadReordering(TomlReader& reader, DeviceConfig& out) {
+  reader.Parsed("reorder", "one of \"go_back_n\", \"tolerate\"",
+                [&](const std::string& text) { return Lookup(kReorderUses, text, out.reorder); });
+  if (reader.Number("reorder_wait_us", 1, 50'000, out.reorder_wait_us) &&
+      out.reorder == ReorderUse::kGoBackN) {
+    reader.Fault("reorder_wait_us", "needs reorder = \"tolerate\"");
+  }
+}
+
 void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadName(reader, out.name);
   reader.Parsed("mac", "a unicast MAC address like \"02:72:6f:63:69:00\"",
@@ -337,6 +349,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   reader.Number("mtu", kMinMtuBytes, dataplane::kMaxMtuBytes, out.mtu);
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
   ReadPortSettings(reader, out, out.port_settings);
+  ReadReordering(reader, out);
   CongestionUse use{};
   if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
 }
@@ -422,6 +435,13 @@ void AddDefaultDevices(Config& config) {
 }
 
 }  // namespace
+
+std::string_view NameOf(ReorderUse use) {
+  for (const Named<ReorderUse>& entry : kReorderUses) {
+    if (entry.value == use) return entry.name;
+  }
+  return "";
+}
 
 std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device) {
   std::vector<InterfaceAddress> out = device.addresses;

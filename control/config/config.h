@@ -27,6 +27,12 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 
+// What a device does with packets that others have overtaken.
+enum class ReorderUse : uint8_t {
+  kGoBackN,   // drops those behind a gap and asks for all again (IBTA vol 1, 9.7.5)
+  kTolerate,  // keeps those behind a gap for some time
+};
+
 inline constexpr uint32_t kMaxDevices = 256;
 inline constexpr uint32_t kDefaultWireMtuBytes = dataplane::kMaxMtuBytes;
 inline constexpr uint32_t kDefaultPortMtuBytes = dataplane::kStandardMtuBytes;
@@ -77,10 +83,16 @@ struct DeviceConfig {  // [[device]]
   std::string port;                     // devargs of a DPDK port
   uint32_t rate_mbps = 100'000;         // reported rate, if the port does not know its own
   dataplane::PortSettings port_settings;
+  ReorderUse reorder = ReorderUse::kGoBackN;
+  // How long a packet that others have overtaken is waited for.
+  uint32_t reorder_wait_us = 200;
   std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
   // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;
 };
+
+// "go_back_n", ...: the key's value.
+std::string_view NameOf(ReorderUse use);
 
 // The configured addresses, of all VLANs.
 std::vector<InterfaceAddress> AddressesOf(const DeviceConfig& device);

@@ -67,6 +67,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"link_up", device.dataplane().link_up()},
           {"rate_mbps", device.rate_mbps()},
           {"congestion_control", device.config().congestion.has_value()},
+          {"reorder", NameOf(device.config().reorder)},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
           {"routes", routes},

@@ -40,6 +40,10 @@ roce::QpLimits Session::TransportLimits() const {
   limits.max_rd_atomic = static_cast<uint8_t>(device_->limits().max_rd_atomic);
   limits.max_dest_rd_atomic = limits.max_rd_atomic;
   limits.max_path_mtu = device_->max_path_mtu();
+  const DeviceConfig& config = device_->config();
+  if (config.reorder != ReorderUse::kGoBackN) {
+    limits.reorder_wait_ns = config.reorder_wait_us * static_cast<uint32_t>(roce::kNsPerUs);
+  }
   return limits;
 }
 

@@ -92,6 +92,7 @@ std::vector<Column> DeviceColumns() {
           {"LINK", [](const Json& item) { return At(item, "link_up") == true ? "up" : "down"; }},
           Plain("MAC", "mac"),
           Join("MTU/PATH", "mtu", "/", "path_mtu"),
+          Plain("REORDER", "reorder"),
           Plain("SESSIONS", "sessions"),
           Join("QPS", "qps/used", "/", "qps/limit"),
           Join("CQS", "cqs/used", "/", "cqs/limit"),

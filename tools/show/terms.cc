@@ -11,6 +11,7 @@ LINK       up: the port is active
 MTU/PATH   bytes of Ethernet payload, and the largest path MTU that fits with headers
 SESSIONS   number of times that programs have it open
 QPS, CQS, MRS   queue pairs, completion queues, memory regions: in use / limit (ibv_query_device(3))
+REORDER    what it does with packets that others have overtaken (docs/ports.md)
 ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 7. CONFLICT: another
            adapter uses it as well; see `roci addr show`
 )";

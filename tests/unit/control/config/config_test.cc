@@ -326,6 +326,25 @@ TEST(ConfigTest, RefusesImpossiblePortSettings) {
   }
 }
 
+TEST(ConfigTest, ReadsWhetherReorderingIsTolerated) {
+  const std::string device = "[[device]]\nname=\"a\"\nport=\"p\"\n";
+  const absl::StatusOr<Config> off = ParseConfig(device, "t.toml");
+  ASSERT_TRUE(off.ok()) << off.status();
+  EXPECT_EQ(off->devices[0].reorder, ReorderUse::kGoBackN);
+  const absl::StatusOr<Config> on =
+      ParseConfig(device + "reorder=\"tolerate\"\nreorder_wait_us=70\n", "t.toml");
+  ASSERT_TRUE(on.ok()) << on.status();
+  EXPECT_EQ(on->devices[0].reorder, ReorderUse::kTolerate);
+  EXPECT_EQ(NameOf(on->devices[0].reorder), "tolerate");
+  EXPECT_EQ(on->devices[0].reorder_wait_us, 70u);
+  EXPECT_EQ(Fault(device + "reorder_wait_us=70\n"),
+            "t.toml:4: device[0].reorder_wait_us: needs reorder = \"tolerate\"");
+  for (const char* line : {"reorder=\"maybe\"", "reorder=\"tolerate\"\nreorder_wait_us=0",
+                           "reorder=\"tolerate\"\nreorder_wait_us=50001"}) {
+    EXPECT_NE(Fault(device + line + "\n"), "") << line;
+  }
+}
+
 TEST(ConfigTest, RefusesImpossibleCongestionControl) {
   EXPECT_EQ(Fault("[congestion]\nenabled = \"maybe\"\n"),
             "t.toml:2: congestion.enabled: \"maybe\" is not one of \"auto\", \"on\", \"off\"");

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Debian's programs over a wire that reorders and loses frames, between devices with reorder = "tolerate".
+
+Goodput depends on the machine's load: tests/sim/reorder_sim_test.cc checks it in simulated time, tools/bench measures it.
+
+Usage: reorder_test.py ROCI ROCID PLUGIN [unittest arguments]
+"""
+import subprocess
+import sys
+import unittest
+
+from harness import LIMIT_S, Daemon, Pair, Programs
+
+PROGRAMS = None
+DEVICES = ('roci0', 'roci1')
+ADDRESSES = ('10.99.0.1', '10.99.0.2')
+PERFTEST = ['-x', '1', '-F', '-u', '16', '-s', '65536', '-n', '1000']
+
+
+# A wait so long that a daemon without a processor does not give up frames that are only late.
+def config(reorder='tolerate', policy='auto'):
+    setting = f'reorder = "{reorder}"\n' + ('reorder_wait_us = 50000\n' if reorder == 'tolerate' else '')
+    devices = ''.join(f'[[device]]\nname = "{name}"\nwire = "w"\naddresses = ["{address}/24"]\n{setting}'
+                      for name, address in zip(DEVICES, ADDRESSES))
+    return f'[memory]\npolicy = "{policy}"\n[[wire]]\nname = "w"\n{devices}'
+
+
+class ReorderTest(unittest.TestCase):
+
+    def start(self, *impairment, **settings):
+        self.daemon = Daemon(PROGRAMS, config=config(**settings))
+        self.addCleanup(self.daemon.stop)
+        for device in DEVICES:
+            self.roci('impair', device, '--seed', '5', *impairment)
+
+    def roci(self, *arguments):
+        done = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, *arguments], capture_output=True,
+                              text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def run_pair(self, *command):
+        pair = Pair(self.daemon, DEVICES, list(command))
+        self.addCleanup(pair.kill)
+        self.assertEqual(pair.connect().result(), '', command)
+
+    def run_rping(self):
+        server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '50', '-S', '60000', '-V')
+        self.addCleanup(server.kill)
+        client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', '50', '-S', '60000', '-V')
+        self.addCleanup(client.kill)
+        output, _ = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, output)
+        server.communicate(timeout=LIMIT_S)
+
+    def count(self, name):
+        return sum(port['transport'].get(name, 0) for port in self.daemon.show('ports'))
+
+    def dropped(self, name):
+        return sum(port['drops'].get(name, 0) for port in self.daemon.show('ports'))
+
+    def test_bulk_goes_on_in_spite_of_late_packets(self):
+        for policy in ('auto', 'map'):
+            with self.subTest(policy=policy):
+                self.start('--reorder', '5%', policy=policy)
+                for program in ('ib_write_bw', 'ib_read_bw', 'ib_send_bw'):
+                    before = self.count('kept_requests') + self.count('kept_responses')
+                    self.run_pair(program, *PERFTEST)
+                    self.assertGreater(self.count('kept_requests') + self.count('kept_responses'), before, program)
+                # Nothing was lost, so nothing is sent again.
+                names = ('sequence_naks_sent', 'implied_nak_seq_err', 'retransmitted_packets', 'local_ack_timeout_err')
+                self.assertEqual([self.count(name) for name in names], [0, 0, 0, 0])
+                self.daemon.stop()
+
+    def test_without_the_key_late_packets_are_sent_again(self):
+        self.start('--reorder', '5%', reorder='go_back_n')
+        self.run_pair('ib_write_bw', *PERFTEST)
+        self.assertEqual(self.count('kept_requests'), 0)
+        self.assertGreater(self.count('sequence_naks_sent'), 0)
+        self.assertGreater(self.dropped('out_of_sequence'), 0)
+
+    def test_bytes_are_right_with_reordering_loss_and_duplicates(self):
+        for policy in ('auto', 'map'):
+            with self.subTest(policy=policy):
+                self.start('--reorder', '5%', '--reorder-delay', '50us', '--loss', '0.3%', '--duplicate', '1%', policy=policy)
+                self.run_pair('ibv_rc_pingpong', '-c', '-g', '1', '-s', '200000', '-n', '100')
+                self.run_rping()
+                self.run_pair('ib_atomic_bw', '-x', '1', '-F', '-u', '16', '-n', '500')
+                self.assertGreater(self.count('kept_requests'), 0)
+                self.assertGreater(self.count('kept_responses'), 0)
+                self.assertGreater(self.count('retransmitted_packets'), 0)
+                self.daemon.stop()
+
+    def test_the_setting_is_shown(self):
+        self.start('--reorder', '5%')
+        self.assertEqual([device['reorder'] for device in self.daemon.show('devices')], ['tolerate'] * 2)
+        self.assertRegex(self.roci('show', 'devices'), 'REORDER(.|\n)*tolerate')
+
+
+if __name__ == '__main__':
+    PROGRAMS = Programs(*sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
