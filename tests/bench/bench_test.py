@@ -12,7 +12,7 @@ TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(TOP / 'tools/lib'), str(TOP / 'tests')]
 import tap  # pylint: disable=wrong-import-position
-from benchmark import charts, connections, hot_path, incast, networks, perftest, report  # pylint: disable=wrong-import-position
+from benchmark import charts, connections, hot_path, incast, networks, perftest, reordered, report  # pylint: disable=wrong-import-position
 from benchmark.processes import BenchmarkError  # pylint: disable=wrong-import-position
 
 BANDWIDTH = """\
@@ -146,6 +146,14 @@ class Incast(unittest.TestCase):
 
     def test_one_sender_with_all_the_bandwidth_is_not_fair(self):
         self.assertAlmostEqual(incast.read(self.raw((1, 500), (1, 0), (1, 0), (1, 0)))['lossless']['fairness'], 0.25)
+
+
+class Reordered(unittest.TestCase):
+
+    def test_a_curve_is_judged_by_its_end(self):
+        found = reordered.read('{"permille": [0, 50], "READ": {"lost, tolerate": [1000, 250]}}')['READ']
+        self.assertEqual(found['percent'], [0, 5])
+        self.assertEqual(found['share'], {'lost, tolerate': 0.25})
 
 
 class Drawing(unittest.TestCase):

@@ -1,0 +1,15 @@
+"""Goodput over a simulated link that reorders or loses frames: runs tests/sim/reorder."""
+import json
+import subprocess
+
+
+def run(program):
+    return read(subprocess.run([program], stdout=subprocess.PIPE, check=True, timeout=600).stdout)
+
+
+def read(text):
+    """{operation: {'percent': [...], 'mbps': {curve: [...]}, 'share': {curve: of the goodput without the fault, at its most}}}"""
+    found = json.loads(text)
+    percent = [permille / 10 for permille in found.pop('permille')]
+    return {operation: {'percent': percent, 'mbps': curves, 'share': {name: mbps[-1] / mbps[0] for name, mbps in curves.items()}}
+            for operation, curves in found.items()}
