@@ -274,7 +274,7 @@ class alignas(kCacheLineBytes) QueuePair {
   bool wants_turn_ = false;         // in the active list because it has something to send
   bool keeps_turn_ = false;         // first in the active list when it is pushed
   uint16_t turn_excess_bytes_ = 0;  // sent beyond its last turn
-  bool keeps_frames_ = false;  // in reordering_->kept
+  bool keeps_frames_ = false;       // in reordering_->kept
   uint64_t tx_packets_ = 0;
   uint64_t rx_packets_ = 0;
   uint64_t drops_ = 0;
