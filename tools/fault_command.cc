@@ -82,7 +82,7 @@ one queue pair is deleted with it. A device has at most 64 of each kind. Permitt
 only; lost when the daemon ends.
 
 Examples:
-  roci fault add roci0 --drop --opcode RC_SEND_ONLY --nth 1000 --times 0   # lost from the 1000th on
+  roci fault add roci0 --drop --opcode RC_SEND_ONLY --psn +999   # the 1000th, however often it is sent
   roci fault add roci0 --drop --psn +100 --pass 1              # lost once, its retransmission passes
   roci fault add roci0 --set aeth.syndrome=nak_access --opcode RC_ACKNOWLEDGE --nth 3
   roci fault add roci1 --direction in --flip payload:0 --icrc fix --every 100

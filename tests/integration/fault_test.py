@@ -69,7 +69,7 @@ class FaultTest(unittest.TestCase):
         return sum(device['counters'].get(name, 0) for device in self.daemon.show('counters'))
 
     def test_retry_exceeded_at_exactly_the_thousandth_message(self):
-        device = self.recipe('--times', '0')
+        device = self.recipe('+999')
         output = self.client_of(*SEND, '-n', '5000')
         self.assertIn(f'Failed status {RETRY_EXCEEDED}', output)
         self.assertRegex(output, r'ccnt=999\b')
