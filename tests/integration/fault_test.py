@@ -12,7 +12,7 @@ import sys
 import time
 import unittest
 
-from harness import LIMIT_S, Daemon, Pair, Programs, await_
+from harness import LIMIT_S, Daemon, Pair, Programs, await_, ended_well
 
 PROGRAMS, LABORATORY = None, None
 ACROSS = ('roci0', 'roci1')  # server, client
@@ -251,10 +251,11 @@ class FaultTest(unittest.TestCase):
         server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '3')
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
+        self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
         client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', '3', '-v')
         self.addCleanup(client.kill)
         output, _ = client.communicate(timeout=LIMIT_S)
-        self.assertEqual(client.returncode, 0, output)
+        self.assertTrue(ended_well(client.returncode, output), (client.returncode, output))
         self.assertEqual((self.counters(device)['hit'], self.counters(device)['matched'] >= 2), (1, True))
 
     def test_every_command_of_the_document_is_accepted(self):
