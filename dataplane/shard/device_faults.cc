@@ -68,9 +68,9 @@ bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
       std::ranges::find(completion_faults_, id, [](const auto& fault) { return fault->id; });
   if (it == completion_faults_.end()) return false;
   ChangeLaneFaults([removed = it->get()](LaneFaults& lane) {
-    const auto used = std::span(lane.faults).first(lane.count);
-    const auto rest = std::ranges::remove(used, removed);
-    lane.count -= rest.size();
+    const auto end = lane.faults.begin() + static_cast<ptrdiff_t>(lane.count);
+    lane.count =
+        static_cast<size_t>(std::remove(lane.faults.begin(), end, removed) - lane.faults.begin());
   });
   completion_faults_.erase(it);
   return true;

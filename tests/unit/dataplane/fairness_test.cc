@@ -179,7 +179,7 @@ struct Got {
 class FairnessTest : public ::testing::Test {
  protected:
   // The first user's devices serve all users.
-  ~FairnessTest() override {
+  void TearDown() override {
     while (!users_.empty()) users_.pop_back();
   }
 
