@@ -211,7 +211,8 @@ std::string ShortNumber(double value) {
     ++unit;
   }
   const bool has_fraction = value < 9.95 && (unit != 0 || (value != 0 && value < 1));
-  return absl::StrFormat(has_fraction ? "%.1f%s" : "%.0f%s", value, kUnits[unit]);
+  return has_fraction ? absl::StrFormat("%.1f%s", value, kUnits[unit])
+                      : absl::StrFormat("%.0f%s", value, kUnits[unit]);
 }
 
 std::vector<std::string> TopLines(const TopSample& before, const TopSample& now,
