@@ -14,7 +14,7 @@ const OnShard& kShard = OnShardInTests::Token();
 
 class KeptFramesTest : public ::testing::Test {
  protected:
-  ~KeptFramesTest() override {
+  void TearDown() override {
     for (KeptFrames::List& list : lists_) TakeAll(list);
   }
   // The frames are never dereferenced.

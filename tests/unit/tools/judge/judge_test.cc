@@ -16,7 +16,6 @@ namespace roci::tools::judge {
 namespace {
 
 using roce::Opcode;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -17,7 +17,6 @@ namespace {
 
 using roce::Opcode;
 using testing::Contains;
-using testing::IsEmpty;
 using testing::IsSubsetOf;
 using testing::Not;
 

@@ -7,7 +7,6 @@ namespace roci::tools {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Outcome Good(const char* name, uint32_t run = 1) {
   return {name, run, 0.5, {{true, "client exits with 0", "exit status 0"}}, ""};
