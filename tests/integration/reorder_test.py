@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import LIMIT_S, Daemon, Pair, Programs
+from harness import LIMIT_S, Daemon, Pair, Programs, await_, ended_well
 
 PROGRAMS = None
 DEVICES = ('roci0', 'roci1')
@@ -47,10 +47,11 @@ class ReorderTest(unittest.TestCase):
     def run_rping(self):
         server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '50', '-S', '60000', '-V')
         self.addCleanup(server.kill)
+        self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
         client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', '50', '-S', '60000', '-V')
         self.addCleanup(client.kill)
         output, _ = client.communicate(timeout=LIMIT_S)
-        self.assertEqual(client.returncode, 0, output)
+        self.assertTrue(ended_well(client.returncode, output), (client.returncode, output))
         server.communicate(timeout=LIMIT_S)
 
     def count(self, name):
