@@ -51,7 +51,7 @@ namespace roci::roce {
   /* Its turn is after a FLUSH that still waits for a disk */      \
   X(kBehindFlush, "behind_flush")                                  \
   X(kStaleDuplicate, "stale_duplicate")                            \
-  /* A packet with this PSN is kept until its turn */              \
+  /* An early packet with this PSN is kept already */              \
   X(kKeptDuplicate, "kept_duplicate")                              \
   X(kStaleAcknowledge, "stale_acknowledge")                        \
   X(kGhostAcknowledge, "ghost_acknowledge")                        \

@@ -8,11 +8,12 @@
 
 namespace roci::roce {
 
-// What the owner does with packets that come before their turn (QpLimits::reorder_wait_ns).
-enum class Turn : uint8_t {
-  kNow,   // nothing
-  kKeep,  // keeps the packet, of which nothing has been done; QpHost::HasRoomToKeep was true
-  kNext,  // offers the kept packets whose turn has come (Qp::IsDue), in order
+// What the owner does with early packets (QpLimits::reorder_wait_ns): those that arrive while one
+// with a lower PSN is missing.
+enum class EarlyAction : uint8_t {
+  kNone,       // nothing
+  kKeep,       // keeps the packet, of which nothing has been done; QpHost::HasRoomToKeep was true
+  kOfferKept,  // offers the kept packets that are due (Qp::IsDue), in order
 };
 
 // Result of Qp::HandlePacket.
@@ -26,7 +27,7 @@ struct alignas(uint32_t) PacketEffects {
   // UD: a congestion notification (CNP) to the source of this packet has become pending. UD has no
   // path of its own, so the owner keeps the path to the source for Polled::Kind::kCnp.
   bool cnp_to_source = false;
-  Turn turn = Turn::kNow;
+  EarlyAction early = EarlyAction::kNone;
 };
 
 // Result of Qp::PollTransmit.
@@ -62,7 +63,7 @@ struct QpUpkeep {
   TimeNs next_timeout = kNever;   // Qp::NextTimeout()
   bool awaits_receives = false;   // call HandleWork when receives are posted, too
   bool has_idle_records = false;  // records were lent and none is in use
-  bool awaits_kept = false;       // else the packets of Turn::kKeep are not needed any more
+  bool awaits_kept = false;       // else the packets of EarlyAction::kKeep are not needed any more
 };
 
 }  // namespace roci::roce

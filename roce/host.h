@@ -24,9 +24,8 @@ namespace roci::roce {
 //   PostedReceives          How many receives FetchRecv can take. The host may answer a number that
 //                           it read earlier, less those taken since, but 0 only if there are none.
 //                           Not called for a shared receive queue.
-//   HasRoomToKeep           Whether the host can keep a packet that comes before its turn
-//   (Turn::kKeep). SelectReceiveQueue      XRC only: FetchRecv, ScatterRecv, CompleteRecv and all
-//   remote access
+//   HasRoomToKeep           Whether the host can keep an early packet (EarlyAction::kKeep).
+//   SelectReceiveQueue      XRC only: FetchRecv, ScatterRecv, CompleteRecv and all remote access
 //                           use that shared receive queue and its protection domain from now on.
 //                           False: the domain has no such queue; nothing changed.
 //

@@ -47,7 +47,7 @@ class Qp {
   // `records` and `resources`: sizes are powers of two, at least 1. The number of records limits
   // the work requests in flight, and so the completions that one acknowledgement causes.
   // `congestion`: in its initial state, for connected types; null: no congestion control.
-  // `reorder`: in its initial state, for reliable types; null: no packet is kept until its turn.
+  // `reorder`: in its initial state, for reliable types; null: no packet is kept.
   Qp(const QpConfig& config, std::span<SendRecord> records, std::span<ResponderResource> resources,
      Dcqcn* congestion = nullptr, ReorderState* reorder = nullptr);
   // Without records: the owner lends them (LendRecords) while they are needed. `record_count`: as
@@ -71,10 +71,11 @@ class Qp {
   // `packet` is addressed to this QP. The owner has checked its P_Key and addresses.
   PacketEffects HandlePacket(Host& host, TimeNs now, const Packet& packet);
 
-  // Whether a packet that was kept (Turn::kKeep), with this TurnOf, may be offered again.
-  bool IsDue(bool is_request, Psn turn) const;
+  // Whether a packet that was kept (EarlyAction::kKeep), with this DuePsn, may be offered again:
+  // all before it have been handled.
+  bool IsDue(bool is_request, Psn due) const;
   // Kept packets are offered in this order, requests and responses each.
-  static Psn TurnOf(const Packet& packet) {
+  static Psn DuePsn(const Packet& packet) {
     return packet.info->is_request ? packet.psn : ResponseEnd(packet);
   }
 

@@ -59,7 +59,7 @@ struct QpContext {
   // Congestion control is on: timeouts lengthen with the peer's delay, and the window shrinks after
   // a loss.
   bool adapts = false;
-  // Packets ahead of their turn are kept (Turn::kKeep); null: they are dropped.
+  // Early packets are kept (EarlyAction::kKeep); null: they are dropped.
   ReorderState* reorder = nullptr;
 
   QpState state() const { return attributes.state; }

@@ -7,6 +7,7 @@
 #include "roce/qp.h"
 #include "roce/qp_congestion_inl.h"
 #include "roce/requester_answers_inl.h"
+#include "roce/requester_early_inl.h"
 #include "roce/requester_inl.h"
 #include "roce/responder_answers_inl.h"
 #include "roce/responder_execute_inl.h"
@@ -286,9 +287,9 @@ PacketEffects Qp<Host>::HandleTransportPacket(Host& host, TimeNs now, const Pack
 }
 
 template <class Host>
-bool Qp<Host>::IsDue(bool is_request, Psn turn) const {
-  return is_request ? ClassifyPsn(responder_.expected_psn(), turn) != PsnClass::kGap
-                    : requester_.IsDue(turn);
+bool Qp<Host>::IsDue(bool is_request, Psn due) const {
+  return is_request ? ClassifyPsn(responder_.expected_psn(), due) != PsnClass::kGap
+                    : requester_.IsDue(due);
 }
 
 template <class Host>

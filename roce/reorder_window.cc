@@ -6,7 +6,7 @@
 namespace roci::roce {
 namespace {
 
-// A READ request takes as many PSNs as its responses. One ahead of its turn that took more could
+// A READ request takes as many PSNs as its responses. An early one that took more could
 // not be told from a duplicate.
 constexpr uint32_t kMostPsnsOfPacket = 1u << 22;
 

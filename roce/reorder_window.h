@@ -1,5 +1,5 @@
-// The packets of one direction of a queue pair that came before their turn: which PSNs have arrived
-// ahead of a missing one, and since when each gap before them exists.
+// The early packets of one direction of a queue pair: which PSNs have arrived while a lower one is
+// missing, and since when each gap before them exists.
 #pragma once
 
 #include <array>

@@ -75,7 +75,7 @@ class Requester {
   // A response packet (is_request false) of this QP's transport.
   PacketEffects HandleResponse(Host& host, TimeNs now, const Packet& packet);
   void HandleTimeout(Host& host, TimeNs now);
-  // Packets that came before their turn are kept.
+  // Early packets are kept.
   bool awaits_kept() const { return awaits_kept_; }
   // No kept packet is needed any more.
   void ForgetKept();
@@ -150,7 +150,7 @@ class Requester {
   DropReason HandleAnswer(Host& host, TimeNs now, const Packet& packet);
   bool FindMissing(Psn& psn) const;
   bool MustKeep(Host& host, TimeNs now, const Packet& packet, PacketEffects& effects);
-  Turn ContinueKept(TimeNs now);
+  EarlyAction ContinueKept(TimeNs now);
   void SetReorderDeadline(TimeNs now, Psn missing);
   void GiveUpMissing(Host& host, TimeNs now);
   DropReason HandleStale(const Packet& packet);
@@ -205,7 +205,7 @@ class Requester {
   bool rnr_waiting_ = false;  // deadline_ is the end of the wait
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
-  bool awaits_kept_ = false;  // packets that came before their turn are kept
+  bool awaits_kept_ = false;  // early packets are kept
   // End-to-end credits (9.7.7.2). The numbers run freely and count requests that take a receive.
   uint32_t receives_started_ = 0;
   uint32_t receives_done_ = 0;  // completed

@@ -26,7 +26,7 @@ PacketEffects Requester<Host>::HandleResponse(Host& host, TimeNs now, const Pack
   }
   if (held_back_ && !credit_waiting_ && IsDrained()) [[unlikely]]
     AwaitCredit(now);
-  return {.reason = reason, .turn = awaits_kept_ ? ContinueKept(now) : Turn::kNow};
+  return {.reason = reason, .early = awaits_kept_ ? ContinueKept(now) : EarlyAction::kNone};
 }
 
 // An unsolicited ACK with credits repeats the PSN of an earlier answer.
@@ -228,108 +228,6 @@ bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t off
   return host.ScatterSend(wqe, offset, static_cast<uint32_t>(bytes.size()), segments) ==
              memory::MemoryStatus::kOk &&
          host.Place(segments, bytes) == memory::MemoryStatus::kOk;
-}
-
-// ---- Responses that overtake others ----
-
-// The oldest response that has not come, of a READ, atomic, FLUSH or ATOMIC WRITE. False: none is
-// missing.
-template <class Host>
-bool Requester<Host>::FindMissing(Psn& psn) const {
-  if (rd_atomic_outstanding_ == 0) return false;
-  for (uint32_t i = head_; i != tail_; ++i) {
-    const SendRecord& record = At(i);
-    if (!record.started) return false;
-    if (!IsAnswered(InfoOf(record.wqe.opcode).work_class)) continue;
-    psn = i == head_ ? una_ : record.first_psn;
-    return true;
-  }
-  return false;
-}
-
-template <class Host>
-bool Requester<Host>::IsDue(Psn end) const {
-  Psn missing;
-  return !FindMissing(missing) || Distance(missing, end) <= 0;
-}
-
-// True: `packet` came before its turn, and `effects` says what becomes of it. False: it is handled
-// now; it may then imply a NAK.
-template <class Host>
-bool Requester<Host>::MustKeep(Host& host, TimeNs now, const Packet& packet,
-                               PacketEffects& effects) {
-  const Psn end = ResponseEnd(packet);
-  Psn missing;
-  if (!FindMissing(missing) || Distance(missing, end) <= 0 || IsFatal(packet) ||
-      !host.HasRoomToKeep()) {
-    return false;
-  }
-  AcknowledgeBefore(host, now, missing);  // it shows that what comes before was executed
-  ReorderState& state = *context_.reorder;
-  if (packet.info->operation == Operation::kAcknowledge) {
-    if (!state.acknowledged_ahead || Distance(state.acknowledged_end, end) > 0) {
-      state.acknowledged_end = end;
-    }
-    state.acknowledged_ahead = true;
-  } else {
-    switch (state.responses.Note(missing, packet.psn, 1, now)) {
-      case ReorderWindow::Arrival::kNew:
-        break;
-      case ReorderWindow::Arrival::kDuplicate:
-        effects.reason = DropReason::kKeptDuplicate;
-        return true;
-      case ReorderWindow::Arrival::kNoRoom:
-        return false;
-    }
-  }
-  host.Count(QpCounter::kKeptResponses);
-  if (!std::exchange(awaits_kept_, true) || state.missing_response != missing) {
-    SetReorderDeadline(now, missing);
-  }
-  effects.turn = Turn::kKeep;
-  return true;
-}
-
-// A packet was handled while others are kept.
-template <class Host>
-Turn Requester<Host>::ContinueKept(TimeNs now) {
-  ReorderState& state = *context_.reorder;
-  Psn missing;
-  if (!FindMissing(missing)) missing = sent_end_;
-  if (missing == state.missing_response) return Turn::kNow;
-  state.responses.Advance(missing);
-  state.acknowledged_ahead &= Distance(missing, state.acknowledged_end) > 0;
-  awaits_kept_ = !state.responses.is_empty() || state.acknowledged_ahead;
-  SetReorderDeadline(now, missing);
-  return Turn::kNext;
-}
-
-// The missing response is waited for from when it is the oldest one.
-template <class Host>
-void Requester<Host>::SetReorderDeadline(TimeNs now, Psn missing) {
-  ReorderState& state = *context_.reorder;
-  state.missing_response = missing;
-  const uint64_t wait_ns =
-      recovering_ ? kLongestKeptNs : uint64_t{context_.config.limits.reorder_wait_ns};
-  state.response_deadline = awaits_kept_ ? now + wait_ns : kNever;
-}
-
-// The missing response counts as lost.
-template <class Host>
-void Requester<Host>::GiveUpMissing(Host& host, TimeNs now) {
-  if (recovering_ || rnr_waiting_) return ForgetKept();
-  Retry(host, QpCounter::kImpliedNaks);
-  SetReorderDeadline(now, context_.reorder->missing_response);
-}
-
-template <class Host>
-void Requester<Host>::ForgetKept() {
-  awaits_kept_ = false;
-  if (context_.reorder == nullptr) return;
-  ReorderState& state = *context_.reorder;
-  state.responses.Clear();
-  state.response_deadline = kNever;
-  state.acknowledged_ahead = false;
 }
 
 // ---- Recovery ----

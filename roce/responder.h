@@ -96,7 +96,7 @@ class Responder {
   }
   // ReorderState::request_deadline may have passed.
   void HandleTimeout(TimeNs now);
-  // Packets that came before their turn are kept.
+  // Early packets are kept.
   bool awaits_kept() const { return awaits_kept_; }
   // No kept packet is needed any more.
   void ForgetKept();
@@ -137,12 +137,12 @@ class Responder {
   bool PlaceDatagram(Host& host, const Packet& packet);
   PacketEffects HandleGap(Host& host, TimeNs now, const Packet& packet);
   PacketEffects HandleEarly(Host& host, TimeNs now, const Packet& packet);
-  Turn ContinueKept(TimeNs now);
+  EarlyAction ContinueKept(TimeNs now);
   void SetReorderDeadline(TimeNs now);
   void AskForExpected();
   bool IsNotReady() const;
   bool MustFollowFlush(const OpcodeInfo& info) const;
-  Turn LeaveGap(TimeNs now);
+  EarlyAction LeaveGap(TimeNs now);
   DropReason HandleDuplicate(Host& host, const Packet& packet);
   DropReason ReplayRead(const Packet& packet);
   DropReason ReplayAtomic(const Packet& packet);
@@ -205,7 +205,7 @@ class Responder {
   bool durable_started_ = false;  // for the oldest answer
   bool waits_for_durable_ = false;
   bool awaits_receives_ = false;
-  bool awaits_kept_ = false;      // packets that came before their turn are kept
+  bool awaits_kept_ = false;      // early packets are kept
   bool acks_kept_ = false;        // an ACK is due when they are executed
   bool all_kept_ = false;         // with gap_reported_: no packet behind the gap was dropped
   bool discarding_ = false;       // UC: the rest of a damaged message is dropped

@@ -107,7 +107,7 @@ PacketEffects Responder<Host>::HandleReliable(Host& host, TimeNs now, const Pack
     return {Fault(host, fault)};
   }
   if (gap_reported_ || awaits_kept_) [[unlikely]] {
-    return {.turn = LeaveGap(now)};
+    return {.early = LeaveGap(now)};
   }
   return {};
 }
@@ -116,24 +116,24 @@ PacketEffects Responder<Host>::HandleReliable(Host& host, TimeNs now, const Pack
 // packets after the gap were dropped, since they must be retransmitted. After a retransmission, an
 // ACK is due when the kept packets are executed, so that the peer sends no more of them again.
 template <class Host>
-Turn Responder<Host>::LeaveGap(TimeNs now) {
+EarlyAction Responder<Host>::LeaveGap(TimeNs now) {
   const bool was_reported = std::exchange(gap_reported_, false);
   if (nak_pending_ && (IsNotReady() || all_kept_)) nak_pending_ = false;
   all_kept_ = false;
-  if (!awaits_kept_) return Turn::kNow;
+  if (!awaits_kept_) return EarlyAction::kNone;
   acks_kept_ |= was_reported;
   return ContinueKept(now);
 }
 
 template <class Host>
-Turn Responder<Host>::ContinueKept(TimeNs now) {
+EarlyAction Responder<Host>::ContinueKept(TimeNs now) {
   ReorderWindow& window = context_.reorder->requests;
   window.Advance(expected_);
   awaits_kept_ = !window.is_empty();
   SetReorderDeadline(now);
-  if (window.HasArrived(expected_)) return Turn::kNext;
+  if (window.HasArrived(expected_)) return EarlyAction::kOfferKept;
   ack_pending_ |= std::exchange(acks_kept_, false);
-  return Turn::kNow;
+  return EarlyAction::kNone;
 }
 
 // IBTA vol 1, 9.7.5.2: one NAK per gap. Until the missing packet arrives, later packets are dropped
@@ -158,7 +158,7 @@ PacketEffects Responder<Host>::HandleEarly(Host& host, TimeNs now, const Packet&
         host.Count(QpCounter::kKeptRequests);
         awaits_kept_ = true;
         SetReorderDeadline(now);
-        return {.turn = Turn::kKeep};
+        return {.early = EarlyAction::kKeep};
       case ReorderWindow::Arrival::kDuplicate:
         return {DropReason::kKeptDuplicate};
       case ReorderWindow::Arrival::kNoRoom:

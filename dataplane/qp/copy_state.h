@@ -54,7 +54,7 @@ class CopyFault {
   void EndBatch() { place_ = 0; }
   // Whether the fault comes before what follows `places` payloads of the batch.
   bool Precedes(uint32_t places) const { return failed_ && (is_injected_ || place_ < places); }
-  // What work requests behind the fault report.
+  // The status of work requests that complete after the fault.
   roce::CompletionStatus later_status() const {
     return is_injected_ ? roce::CompletionStatus::kWorkRequestFlushed
                         : roce::CompletionStatus::kLocalProtectionError;

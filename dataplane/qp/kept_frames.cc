@@ -14,8 +14,7 @@ KeptFrames::KeptFrames() {
 KeptFrames::~KeptFrames() { assert(free_count_ == kMost); }
 
 // Most come in order, so the place is mostly the end.
-void KeptFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn turn,
-                      rte_mbuf* frame) {
+void KeptFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn due, rte_mbuf* frame) {
   assert(free_count_ != 0);
   const uint16_t entry = free_;
   free_ = entries_[entry].next;
@@ -24,23 +23,23 @@ void KeptFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn tur
   uint16_t& first = list.first[is_request];
   uint16_t& last = list.last[is_request];
   uint16_t before = last;
-  if (before != kNone && roce::Distance(entries_[before].turn, turn) < 0) {
+  if (before != kNone && roce::Distance(entries_[before].due, due) < 0) {
     before = kNone;
-    for (uint16_t i = first; roce::Distance(entries_[i].turn, turn) >= 0; i = entries_[i].next) {
+    for (uint16_t i = first; roce::Distance(entries_[i].due, due) >= 0; i = entries_[i].next) {
       before = i;
     }
   }
   uint16_t& link = before == kNone ? first : entries_[before].next;
-  entries_[entry] = {frame, turn, link};
+  entries_[entry] = {frame, due, link};
   link = entry;
   if (before == last) last = entry;
 }
 
-std::optional<roce::Psn> KeptFrames::FirstTurn(const OnShard&, const List& list,
-                                               bool is_request) const {
+std::optional<roce::Psn> KeptFrames::FirstDue(const OnShard&, const List& list,
+                                              bool is_request) const {
   const uint16_t first = list.first[is_request];
   if (first == kNone) return std::nullopt;
-  return entries_[first].turn;
+  return entries_[first].due;
 }
 
 rte_mbuf* KeptFrames::TakeFirst(const OnShard&, List& list, bool is_request) {

@@ -1,5 +1,4 @@
-// Frames of packets that came before their turn (roce::Turn::kKeep), of all queue pairs of an
-// lcore.
+// Frames of early packets (roce::EarlyAction::kKeep), of all queue pairs of an lcore.
 #pragma once
 
 #include <array>
@@ -18,7 +17,7 @@ class KeptFrames {
   // A small part of the frames of an lcore: while they are kept, ports cannot receive into them.
   static constexpr uint16_t kMost = 512;
 
-  // The frames of one queue pair, in the order of their turns: responses, requests.
+  // The frames of one queue pair, in the order in which they are due: responses, requests.
   struct List {
     std::array<uint16_t, 2> first{kNone, kNone};
     std::array<uint16_t, 2> last{kNone, kNone};
@@ -34,8 +33,8 @@ class KeptFrames {
   // purpose gets half of them, two get a third each, and there is always room for others.
   bool HasRoom(const OnShard&, const List& list) const { return list.count < free_count_; }
   // Takes ownership of the frame. There must be room.
-  void Keep(const OnShard&, List& list, bool is_request, roce::Psn turn, rte_mbuf* frame);
-  std::optional<roce::Psn> FirstTurn(const OnShard&, const List& list, bool is_request) const;
+  void Keep(const OnShard&, List& list, bool is_request, roce::Psn due, rte_mbuf* frame);
+  std::optional<roce::Psn> FirstDue(const OnShard&, const List& list, bool is_request) const;
   // The caller becomes the owner. Null: there is none.
   rte_mbuf* TakeFirst(const OnShard&, List& list, bool is_request);
 
@@ -43,7 +42,7 @@ class KeptFrames {
   static constexpr uint16_t kNone = UINT16_MAX;
   struct Entry {
     rte_mbuf* frame;
-    roce::Psn turn;
+    roce::Psn due;
     uint16_t next;  // in its list, or the next free entry
   };
 

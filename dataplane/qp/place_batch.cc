@@ -122,7 +122,7 @@ void PlaceBatch::Report(Deferred& late) {
       if (follows_fault) {
         fault.ReportIn(late.completion, late.is_send);
       } else if (!fault.failed()) {
-        late.host->SufferFaults(late.completion, late.is_send);
+        late.host->ApplyFaults(late.completion, late.is_send);
       }
       late.cq->Write(late.host->OnThisShard(), late.completion, late.owner, late.is_send,
                      late.host->now_ns());

@@ -179,11 +179,11 @@ class alignas(kCacheLineBytes) QueuePair {
   // The program has posted requests that can be sent now. Responses to the peer do not count.
   bool HasPosted(const OnShard&) { return host_.send_queue().HasPosted() || core_.HasRequest(); }
 
-  // ---- On the shard: packets that came before their turn
-  // Only of a queue pair that keeps packets until their turn.
+  // ---- On the shard: early packets
+  // Only of a queue pair that keeps early packets.
   KeptFrames::List& kept(const OnShard&) { return reordering_->kept; }
   bool keeps_frames(const OnShard&) const { return keeps_frames_; }
-  // The packet is counted as received when its turn has come.
+  // The packet is counted as received when it is due.
   void NoteKept(const OnShard&) {
     keeps_frames_ = true;
     --rx_packets_;
@@ -287,7 +287,7 @@ class alignas(kCacheLineBytes) QueuePair {
   const std::shared_ptr<const RssGroup> rss_;  // null: frames come to its own receive queue
   roce::Dcqcn congestion_;                     // used only with congestion control
   CopyWait copy_wait_;
-  const std::unique_ptr<Reordering> reordering_;  // null: it keeps no packets until their turn
+  const std::unique_ptr<Reordering> reordering_;  // null: it keeps no early packets
   uint32_t multicast_groups_ = 0;                 // of which it is a member
   bool broken_handled_ = false;
   QueuePairEvents events_;

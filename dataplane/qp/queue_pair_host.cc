@@ -86,12 +86,12 @@ void QueuePairHost::CompleteWithFaults(CompletionQueue& cq, roce::Completion com
   if (copy_state_.fault().failed()) {
     copy_state_.fault().ReportIn(completion, is_send);
   } else {
-    SufferFaults(completion, is_send);
+    ApplyFaults(completion, is_send);
   }
   cq.Write(OnThisShard(), completion, who, is_send, now_ns());
 }
 
-void QueuePairHost::SufferFaults(roce::Completion& completion, bool is_send) {
+void QueuePairHost::ApplyFaults(roce::Completion& completion, bool is_send) {
   if (completion.status != roce::CompletionStatus::kSuccess) return;
   for (CompletionFault* fault : services_.lane->completion_faults) {
     if (!fault->Hits(qpn(), completion.opcode, now_ns())) continue;

@@ -243,7 +243,7 @@ class QueuePairHost {
     }
   }
   // The device's faults of completions may give an error to a success.
-  void SufferFaults(roce::Completion& completion, bool is_send);
+  void ApplyFaults(roce::Completion& completion, bool is_send);
   // Of a held queue pair.
   PlaceBatch& HeldPlaces() const { return copy_state_.held_by()->places(OnThisShard()); }
   AppCopies* CopiesOfQueue(const roce::Packet& packet) const;

@@ -34,7 +34,7 @@ struct ShardServices {
   CompletionEvents* events = nullptr;
   std::vector<AppCopies*>* collecting = nullptr;  // those with copies to run
   DurableService* durable = nullptr;
-  KeptFrames* kept = nullptr;        // packets that came before their turn
+  KeptFrames* kept = nullptr;        // early packets
   Counter* memory_faults = nullptr;  // copies from or to program memory that failed
   Counter* async_events = nullptr;   // sent
   OnShardForHosts token;

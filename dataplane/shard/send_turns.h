@@ -19,8 +19,8 @@ struct TurnShare {
   uint32_t contexts = 0;       // of the user
   uint32_t members = 0;        // queue pairs, in `queue_pairs` or not
   ActiveList queue_pairs;
-  // What it was charged, in bytes, but at most kMostOwedBytes less than the share whose turn it is:
-  // a share that sends nothing saves up no more.
+  // The bytes that it was charged, but at least those of the share whose turn it is less
+  // kMostOwedBytes, which bounds the credit of a share that sends nothing.
   uint64_t charged_bytes = 0;
   bool is_listed = false;  // it waits for a turn, or has it
 };
@@ -31,14 +31,15 @@ struct TurnShare {
 // One thread. Only the functions named "commands" allocate.
 class SendTurns {
  public:
-  // What a queue pair may send in a turn. A small message waits for a few turns of others: with 128
-  // KiB, an 8-byte WRITE beside READs on its own queue pair took five times as long, and bandwidth
-  // was 1 % higher.
+  // The payload that a queue pair may send in a turn. A small message waits for a few turns of
+  // others: with 128 KiB, an 8-byte WRITE beside READs on its own queue pair took five times as
+  // long, and bandwidth was 1 % higher.
   static constexpr uint32_t kTurnBytes = 32 << 10;
   // The least that a packet, or a visit without packets, is charged: a short packet takes as much
   // time as about that many bytes of a long one.
   static constexpr uint32_t kPacketBytes = 1 << 10;
-  // What a user who could not send (copies, acknowledgements) catches up on at once.
+  // The most that a user may send in addition after it could not send for some time, because its
+  // queue pairs waited for copies or acknowledgements.
   static constexpr uint32_t kMostOwedBytes = 64 << 10;
 
   explicit SendTurns(Fairness fairness) : fairness_(fairness) {
@@ -60,7 +61,7 @@ class SendTurns {
   }
   void Remove(TurnShare& share, QueuePair& qp);
 
-  // ---- What waits
+  // ---- The waiting queue pairs
   bool empty() const { return listed_ == 0; }
   uint32_t size() const { return listed_; }
   bool by_user() const { return fairness_ == Fairness::kUser; }
@@ -94,8 +95,9 @@ class SendTurns {
       End(0);
     return qp;
   }
-  // What `qp`, whose turn it is, may send. If no queue pair of its user could send when others did,
-  // it also sends what the user is owed: it might be held again when the user's next turn comes.
+  // The bytes that `qp`, whose turn it is, may send. They include the credit of its user if no
+  // queue pair of the user could send while others did: `qp` may be held again at the user's next
+  // turn.
   uint32_t Budget(const QueuePair& qp) const {
     const uint64_t owed_bytes = now_bytes_ - current_->charged_bytes;
     return kTurnBytes - qp.turn_excess_bytes_ +

@@ -188,7 +188,7 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
-  // What the completions of a lane are judged by.
+  // The faults of completions as one lane uses them.
   struct LaneFaults {
     std::array<CompletionFault*, kMostCompletionFaults> faults;
     size_t count = 0;

@@ -159,8 +159,8 @@ class Worker final : public DurableService {
                Sharing sharing);
   roce::PacketEffects HandlePacket(QueuePair& qp, const AppCopies* copies,
                                    const roce::Packet& packet);
-  bool TakeTurn(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
-                roce::Turn turn);
+  bool HandleEarly(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
+                   roce::EarlyAction action);
   void DeliverKept(DeviceLane& lane, QueuePair& qp);
   rte_mbuf* TakeDue(QueuePair& qp);
   void DropKept(QueuePair& qp);

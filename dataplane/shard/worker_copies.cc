@@ -205,8 +205,8 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   ApplyEffects(qp);
 }
 
-// A part in each round, until no mapped memory of users who have blocked an lcore is accessed
-// directly.
+// From now on, memory of users who have blocked an lcore is accessed by system calls. Each round
+// changes some of the keys.
 void Worker::StopDirectAccess() {
   constexpr uint32_t kMostKeys = 1024;
   const uint32_t changes = CopyUse::changes();

@@ -179,8 +179,8 @@ bool Worker::Deliver(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet
     // Without room the packet is lost, and the peer retransmits it.
     if (effects.offer_again) [[unlikely]]
       is_kept = Park(*copies, qp, lane, frame, sharing);
-    if (effects.turn != roce::Turn::kNow) [[unlikely]]
-      is_kept |= TakeTurn(lane, qp, packet, frame, effects.turn);
+    if (effects.early != roce::EarlyAction::kNone) [[unlikely]]
+      is_kept |= HandleEarly(lane, qp, packet, frame, effects.early);
   }
   if (reason != DropReason::kNone) [[unlikely]] {
     qp.CountDrop(shard_);
@@ -196,19 +196,19 @@ roce::PacketEffects Worker::HandlePacket(QueuePair& qp, const AppCopies* copies,
 }
 
 // True: took ownership of the frame of `packet`, which has been handled.
-bool Worker::TakeTurn(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
-                      roce::Turn turn) {
-  if (turn == roce::Turn::kNext) {
+bool Worker::HandleEarly(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet,
+                         rte_mbuf* frame, roce::EarlyAction action) {
+  if (action == roce::EarlyAction::kOfferKept) {
     DeliverKept(lane, qp);
     return false;
   }
-  kept_.Keep(shard_, qp.kept(shard_), packet.info->is_request, QueuePair::Core::TurnOf(packet),
+  kept_.Keep(shard_, qp.kept(shard_), packet.info->is_request, QueuePair::Core::DuePsn(packet),
              frame);
   qp.NoteKept(shard_);
   return true;
 }
 
-// Delivers the kept packets whose turn has come. Each may bring the turn of the next one.
+// Delivers the kept packets that are due. Each may make the next one due.
 void Worker::DeliverKept(DeviceLane& lane, QueuePair& qp) {
   if (delivers_kept_) return;
   delivers_kept_ = true;
@@ -225,12 +225,12 @@ void Worker::DeliverKept(DeviceLane& lane, QueuePair& qp) {
   delivers_kept_ = false;
 }
 
-// Null: no kept packet's turn has come.
+// Null: no kept packet is due.
 rte_mbuf* Worker::TakeDue(QueuePair& qp) {
   KeptFrames::List& list = qp.kept(shard_);
   for (const bool is_request : {true, false}) {
-    const std::optional<roce::Psn> turn = kept_.FirstTurn(shard_, list, is_request);
-    if (turn && qp.core(shard_).IsDue(is_request, *turn)) {
+    const std::optional<roce::Psn> due = kept_.FirstDue(shard_, list, is_request);
+    if (due && qp.core(shard_).IsDue(is_request, *due)) {
       return kept_.TakeFirst(shard_, list, is_request);
     }
   }
@@ -353,9 +353,9 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   ApplyEffects(qp);
 }
 
-// Packets that acknowledgements or copies have released go out at once, from a warm cache, if no
-// others wait for turns. Otherwise only answers do, or who gets many acknowledgements would get
-// more turns. True: there may be more to send.
+// Packets that ACKs or copies have released are sent at once if no other queue pair waits for its
+// turn: they are in the cache. Otherwise only answers are sent, since a queue pair that receives
+// many ACKs would send more than its share. True: there may be more to send.
 bool Worker::SendAfterPackets(QueuePair& qp) {
   if (!turns_.IsContended(qp)) [[likely]]
     return Transmit(qp, SendTurns::kTurnBytes).has_more;

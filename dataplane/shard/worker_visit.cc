@@ -97,7 +97,7 @@ Worker::Progress Worker::Transmit(QueuePair& qp, uint32_t budget) {
   return TransmitWhile(qp, [budget](uint32_t bytes) { return bytes < budget; });
 }
 
-// What the peer waits for before it can send more.
+// Sends ACKs, NAKs and atomic responses, for which the peer waits.
 void Worker::TransmitAnswers(QueuePair& qp) {
   TransmitWhile(qp, [this, &qp](uint32_t) { return qp.core(shard_).HasAnswer(); });
 }

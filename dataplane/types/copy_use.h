@@ -1,4 +1,5 @@
-// What the programs of one user use of the copies by system calls, and whether they need them.
+// The resources for copies by system calls that the programs of one user occupy, and whether mapped
+// memory of the user is copied by system calls, too.
 #pragma once
 
 #include <atomic>

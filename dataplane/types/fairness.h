@@ -1,4 +1,4 @@
-// Who shares an lcore equally.
+// Between which parties an lcore is shared equally.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,7 @@ struct Connection {
   uint32_t rate_burst_bytes = 0;   // as in QpAttributes
   bool ipv6 = false;
   bool controls_congestion = false;
-  uint32_t room_to_keep = UINT32_MAX;  // packets that each node may keep until their turn
+  uint32_t room_to_keep = UINT32_MAX;  // early packets that each node may keep
   std::array<roce::Psn, 2> first_psn;  // of the requests of node 0 and node 1
 };
 

@@ -180,29 +180,30 @@ void Pair::Deliver(int to, Random& random) {
     }
     if (packet_.dest_qpn != self.qp.qpn()) abort();  // the ICRC detects a damaged number
     if (self.tamper && !self.tamper(packet_)) continue;
-    const roce::Turn turn = Handle(to);
-    if (turn == roce::Turn::kKeep) Keep(to, frame);
-    if (turn == roce::Turn::kNext) OfferKept(to);
+    const roce::EarlyAction turn = Handle(to);
+    if (turn == roce::EarlyAction::kKeep) Keep(to, frame);
+    if (turn == roce::EarlyAction::kOfferKept) OfferKept(to);
   }
   Transmit(to, random);
 }
 
 // Handles the parsed packet.
-roce::Turn Pair::Handle(int to) {
+roce::EarlyAction Pair::Handle(int to) {
   Node& self = nodes_[static_cast<size_t>(to)];
   const roce::QpState before = self.qp.state();
   const roce::PacketEffects effects = self.qp.HandlePacket(self.host, now_, packet_);
-  if (effects.turn == roce::Turn::kKeep || effects.reason == roce::DropReason::kKeptDuplicate) {
-    watch_.NoteKept(to, now_, packet_, effects.turn == roce::Turn::kKeep ? 1 : 0);
+  if (effects.early == roce::EarlyAction::kKeep ||
+      effects.reason == roce::DropReason::kKeptDuplicate) {
+    watch_.NoteKept(to, now_, packet_, effects.early == roce::EarlyAction::kKeep ? 1 : 0);
   } else {
     watch_.NoteHandled(to, now_, packet_, before, self.qp);
   }
-  return effects.turn;
+  return effects.early;
 }
 
 void Pair::Keep(int to, const std::vector<std::byte>& frame) {
   Node& self = nodes_[static_cast<size_t>(to)];
-  self.kept.push_back({packet_.info->is_request, self.qp.TurnOf(packet_), frame});
+  self.kept.push_back({packet_.info->is_request, self.qp.DuePsn(packet_), frame});
   self.host.NoteKept(1);
 }
 
@@ -212,11 +213,11 @@ void Pair::OfferKept(int to) {
     if (roce::ParsePacket(*frame, packet_) != roce::DropReason::kNone) abort();
     watch_.NoteKept(to, now_, packet_, -1);
     packet_.traffic_class &= static_cast<uint8_t>(~roce::kEcnMask);  // counted when it came
-    if (Handle(to) == roce::Turn::kKeep) abort();
+    if (Handle(to) == roce::EarlyAction::kKeep) abort();
   }
 }
 
-// The kept packet that comes first, of those whose turn has come.
+// The kept packet that comes first, of those that are due.
 std::optional<std::vector<std::byte>> Pair::TakeDue(Node& self) {
   auto first = self.kept.end();
   for (auto kept = self.kept.begin(); kept != self.kept.end(); ++kept) {

@@ -66,12 +66,12 @@ class Pair {
     bool waits_for_link = false;
     roce::TimeNs sync_end = roce::kNever;
     std::function<bool(roce::Packet&)> tamper;
-    std::vector<Kept> kept;  // packets that came before their turn
+    std::vector<Kept> kept;  // early packets
   };
 
   void Connect(int node, const Connection& connection);
   void Deliver(int to, Random& random);
-  roce::Turn Handle(int to);
+  roce::EarlyAction Handle(int to);
   void Keep(int to, const std::vector<std::byte>& frame);
   void OfferKept(int to);
   std::optional<std::vector<std::byte>> TakeDue(Node& self);

@@ -39,7 +39,7 @@ class ProtocolWatch {
   // `qp` of `node`, which was in state `before`, has handled `packet`.
   void NoteHandled(int node, roce::TimeNs now, const roce::Packet& packet, roce::QpState before,
                    const roce::Qp<SimHost>& qp);
-  // `node` keeps `packet` until its turn (`change` 1), does no longer (-1), or kept one with its
+  // `node` keeps the early `packet` (`change` 1), does no longer (-1), or kept one with its
   // PSN already (0).
   void NoteKept(int node, roce::TimeNs now, const roce::Packet& packet, int change) {
     if (packet.info->is_request) return SideOf(node).responder->NoteKept(change);

@@ -24,7 +24,7 @@ class RequesterWatch {
   std::optional<std::string> NoteRequest(roce::TimeNs now, const roce::Packet& packet);
   // A response was handled.
   std::optional<std::string> NoteResponse(roce::TimeNs now, const roce::Packet& packet);
-  // A response is kept until its turn (1), is dropped since it is kept already (0), or is kept no
+  // An early response is kept (1), is dropped since it is kept already (0), or is kept no
   // longer (-1). The one before it may be lost.
   void NoteKept(roce::TimeNs now, const roce::Packet& packet, int change);
   // The node is in RTS and has sent all that it may send now.
@@ -71,7 +71,7 @@ class RequesterWatch {
   bool obeys_credits_ = false;  // once the peer has given some (9.7.7.2)
   uint32_t credit_limit_ = 0;   // most receives that requests may take then
   Position probe_ = -1;         // the request that was started without a credit
-  int kept_ = 0;                // responses that wait for their turn
+  int kept_ = 0;                // early responses
   size_t completions_ = 0;
   bool has_failed_ = false;
 };

@@ -26,7 +26,7 @@ class ResponderWatch {
   std::optional<std::string> NoteRequest(const roce::Packet& packet, roce::Psn expected_psn);
   // A response is sent, which the link may still lose.
   std::optional<std::string> NoteAnswer(const roce::Packet& packet);
-  // A request is kept until its turn (1), or no longer (-1): the one before it may be lost.
+  // An early request is kept (1), or no longer (-1): the one before it may be lost.
   void NoteKept(int change) { kept_ += change; }
   // The program has called the queue pair after all receives posted so far.
   void NoteWork() {
@@ -65,7 +65,7 @@ class ResponderWatch {
   bool has_noted_receives_ = false;
   bool denied_ = false;  // the last AETH told the peer that there are no receives
   Position expected_ = 0;
-  int kept_ = 0;                      // requests that wait for their turn
+  int kept_ = 0;                      // early requests
   std::vector<Owed> owed_;            // in the order of the requests
   std::vector<Position> answerable_;  // ends of the latest requests with responses of their own
   Position ack_owed_ = kNone;

@@ -53,7 +53,7 @@ class SimHost {
   // Whether the queue pair waits for EndSync, which ends the sync, or the busy state.
   bool wants_sync() const { return wants_sync_; }
   void EndSync();
-  // Packets that the queue pair may keep until their turn.
+  // Early packets that the queue pair may keep.
   void set_room_to_keep(uint32_t packets) { room_to_keep_ = packets; }
   void NoteKept(int change) { kept_ += static_cast<uint32_t>(change); }
   bool HasRoomToKeep() const { return kept_ < room_to_keep_; }

@@ -35,16 +35,16 @@ TEST(ReorderedRequests, WaitForTheirTurnAndAreAcknowledgedOnce) {
   Node node(Tolerant());
   EXPECT_EQ(node.Receive(WritePacket(0, 3)), DropReason::kNone);
   EXPECT_EQ(node.Receive(WritePacket(2, 3)), DropReason::kNone);
-  EXPECT_EQ(node.effects.turn, Turn::kKeep);
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
   EXPECT_TRUE(node.qp.Upkeep().awaits_kept);
   EXPECT_FALSE(node.qp.IsDue(true, kRqPsn + 2));
   EXPECT_TRUE(node.PollAll().empty()) << "no NAK: the packet may only be late";
   EXPECT_EQ(node.Receive(WritePacket(1, 3)), DropReason::kNone);
-  EXPECT_EQ(node.effects.turn, Turn::kNext);
+  EXPECT_EQ(node.effects.early, EarlyAction::kOfferKept);
   EXPECT_TRUE(node.qp.IsDue(true, kRqPsn + 2));
   EXPECT_TRUE(node.PollAll().empty());
   EXPECT_EQ(node.Receive(WritePacket(2, 3)), DropReason::kNone);
-  EXPECT_EQ(node.effects.turn, Turn::kNow);
+  EXPECT_EQ(node.effects.early, EarlyAction::kNone);
   EXPECT_FALSE(node.qp.Upkeep().awaits_kept);
   ExpectWritten(node, 3);
   const auto answers = node.PollAll();
@@ -68,10 +68,10 @@ TEST(ReorderedRequests, AreAskedForWhenTheyAreMissingTooLong) {
   EXPECT_EQ(answers[0].tx.ext.aeth.nak_code(), NakCode::kPsnSequenceError);
   // One NAK per gap. The retransmission fills it; what the peer sends again is dropped.
   node.Receive(WritePacket(2, 3));
-  EXPECT_EQ(node.effects.turn, Turn::kKeep);
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
   EXPECT_TRUE(node.PollAll().empty());
   node.Receive(WritePacket(0, 3));
-  EXPECT_EQ(node.effects.turn, Turn::kNext);
+  EXPECT_EQ(node.effects.early, EarlyAction::kOfferKept);
   node.Receive(WritePacket(1, 3));
   node.Receive(WritePacket(2, 3));
   ExpectWritten(node, 3);
@@ -114,7 +114,7 @@ TEST(ReorderedRequests, AreNotKeptForEver) {
 TEST(ReorderedRequests, AreForgottenInErrorAndBehindAnRnrNak) {
   Node node(Tolerant());
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8));
-  EXPECT_EQ(node.effects.turn, Turn::kKeep);
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn, 8));
   EXPECT_FALSE(node.qp.Upkeep().awaits_kept) << "no receive: the peer sends both again";
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8));
@@ -130,10 +130,10 @@ TEST(ReorderedRequests, AreForgottenInErrorAndBehindAnRnrNak) {
 TEST(ReorderedRequests, AnAtomicIsExecutedBehindAWriteThatItOvertook) {
   Node node(Tolerant());
   node.Receive(MakeFetchAdd(kRqPsn + 1, 5));
-  EXPECT_EQ(node.effects.turn, Turn::kKeep);
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
   EXPECT_EQ(node.host.Word(ScriptedHost::kMemoryVa), 0u);
   node.Receive(MakeWrite(Opcode::kRcWriteOnly, kRqPsn, 8, 8));
-  EXPECT_EQ(node.effects.turn, Turn::kNext);
+  EXPECT_EQ(node.effects.early, EarlyAction::kOfferKept);
   const uint64_t written = node.host.Word(ScriptedHost::kMemoryVa);
   node.Receive(MakeFetchAdd(kRqPsn + 1, 5));
   EXPECT_EQ(node.host.Word(ScriptedHost::kMemoryVa), written + 5);
@@ -161,17 +161,17 @@ class ReorderedResponses : public testing::Test {
 TEST_F(ReorderedResponses, WaitForTheirTurn) {
   node_.Receive(Response(0));
   node_.Receive(MakeAck(kSqPsn + 3));
-  EXPECT_EQ(node_.effects.turn, Turn::kKeep) << "it covers responses that are missing";
+  EXPECT_EQ(node_.effects.early, EarlyAction::kKeep) << "it covers responses that are missing";
   node_.Receive(Response(2));
-  EXPECT_EQ(node_.effects.turn, Turn::kKeep);
+  EXPECT_EQ(node_.effects.early, EarlyAction::kKeep);
   EXPECT_EQ(node_.Receive(Response(2)), DropReason::kKeptDuplicate);
   EXPECT_TRUE(node_.PollAll().empty()) << "nothing is sent again";
   node_.Receive(Response(1));
-  EXPECT_EQ(node_.effects.turn, Turn::kNext);
+  EXPECT_EQ(node_.effects.early, EarlyAction::kOfferKept);
   EXPECT_TRUE(node_.qp.IsDue(false, kSqPsn + 2));
   EXPECT_FALSE(node_.qp.IsDue(false, kSqPsn + 4)) << "the ACK";
   node_.Receive(Response(2));
-  EXPECT_EQ(node_.effects.turn, Turn::kNext);
+  EXPECT_EQ(node_.effects.early, EarlyAction::kOfferKept);
   EXPECT_EQ(completions(), 1u);
   EXPECT_TRUE(node_.qp.IsDue(false, kSqPsn + 4));
   node_.Receive(MakeAck(kSqPsn + 3));

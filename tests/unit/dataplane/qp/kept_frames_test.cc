@@ -41,13 +41,13 @@ class KeptFramesTest : public ::testing::Test {
 
 TEST_F(KeptFramesTest, GivesThemInTheOrderOfTheirTurns) {
   KeptFrames::List& list = lists_[0];
-  EXPECT_FALSE(kept_.FirstTurn(kShard, list, true).has_value());
+  EXPECT_FALSE(kept_.FirstDue(kShard, list, true).has_value());
   for (const uint32_t turn : {0xFFFFFEu, 0x000003u, 0x000001u, 0xFFFFFCu, 0x000005u}) {
     Keep(list, true, turn);
   }
   Keep(list, false, 7);
   Keep(lists_[1], true, 4);
-  EXPECT_EQ(kept_.FirstTurn(kShard, list, true), roce::Psn(0xFFFFFC));
+  EXPECT_EQ(kept_.FirstDue(kShard, list, true), roce::Psn(0xFFFFFC));
   const std::vector<rte_mbuf*> expected = {Frame(0xFC), Frame(0xFE), Frame(1), Frame(3), Frame(5)};
   EXPECT_EQ(Take(list, true), expected);
   EXPECT_EQ(Take(list, false), std::vector<rte_mbuf*>{Frame(7)});
