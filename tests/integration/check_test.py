@@ -182,9 +182,9 @@ class OwnTrafficTest(unittest.TestCase):
 
     def test_a_loss_is_recovered_without_a_violation(self):
         _, status, result = self.with_fault('--drop', '--opcode', 'RC_SEND_MIDDLE', '--nth', '20')
-        # On a busy machine the capture lacks frames.
-        sure = [finding for finding in result['findings'] if finding['sure']]
-        self.assertEqual((sure, status), ([], 0), result['findings'])
+        # On a busy machine the capture lacks frames, which makes findings unsure.
+        counts = [finding for finding in result['findings'] if finding['sure'] or not result['dropped']]
+        self.assertEqual((counts, status), ([], 0), result)
         self.assertEqual(sum(pair['nak_recoveries'] for pair in result['queue_pairs']), 1)
         self.assertGreaterEqual(sum(pair['missing'] for pair in result['queue_pairs']), 1)
 

@@ -127,13 +127,13 @@ TEST(HostileHoles, BlockAnLcoreOnce) {
     longest = std::max(longest, LongestWrite(victim, milliseconds(200)));
   }
   std::printf("an 8-byte WRITE took %lld ms at most", static_cast<long long>(longest.count()));
-  if (Blocked() == before) GTEST_SKIP() << "no access slept for long enough";
-  ASSERT_EQ(Blocked() - before, 1u);
-  EXPECT_EQ(Reach(), "calls");
+  // On a busy machine the kernel may never make an access sleep for long enough to be noticed.
+  const uint64_t noticed = Blocked() - before;
+  EXPECT_EQ(Reach(), noticed != 0 ? "calls" : "mapped");
   longest = {};
   for (int i = 0; i < 20; ++i) longest = std::max(longest, LongestWrite(victim, milliseconds(200)));
   std::printf(", afterwards %lld ms\n", static_cast<long long>(longest.count()));
-  EXPECT_EQ(Blocked() - before, 1u) << "the lcore slept again";
+  EXPECT_LE(Blocked() - before, 1u) << "the lcore slept again";
 }
 
 }  // namespace

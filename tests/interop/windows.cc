@@ -198,16 +198,21 @@ void Prepare(End& end, ibv_mw* window, Before before) {
   }
 }
 
+// Sends a message to which the client replies with a request that has to fail. A flush is fine: the
+// client has received the message, else it would not continue. Its request ends the queue pair,
+// possibly before the ACK for this message arrives (soft-RoCE completes a receive before it
+// responds).
+void SendBeforeFault(End& end, const Offer& offer, const char* what) {
+  const ibv_wc_status status = end.SendMessage(offer);
+  Check(status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR, what);
+}
+
 void AwaitRemoteInvalidate(End& end, uint32_t rkey) {
   const ibv_wc entry = end.AwaitMessage();
   // Ignores the flag: Linux's soft-RoCE sets the kernel's bit, which differs from the library's.
   Check(entry.invalidated_rkey == rkey, "R_Key " + std::to_string(entry.invalidated_rkey) +
                                             " invalidated instead of " + std::to_string(rkey));
-  // A flush is fine: the client has received the message, else it would not continue. Its next
-  // request has to fail and ends the queue pair, possibly before the ACK for this message arrives
-  // (soft-RoCE completes a receive before it responds).
-  const ibv_wc_status status = end.SendMessage({});
-  Check(status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR, "sending");
+  SendBeforeFault(end, {}, "sending");
 }
 
 void AwaitDisconnect(rdma_cm_id* id) {
@@ -240,7 +245,12 @@ void ServeRow(rdma_cm_id* id, const Row& row) {
   Bind(end, window, {end.region(), end.AddressOf(kBegin), kLength, row.access});
   const Offer offer = {end.AddressOf(kBegin), window->rkey};
   Prepare(end, window, row.before);
-  Check(end.SendMessage(offer) == IBV_WC_SUCCESS, "sending the offer");
+  const bool fails_next = row.status != IBV_WC_SUCCESS && row.before != Before::kRemoteInvalidate;
+  if (fails_next) {
+    SendBeforeFault(end, offer, "sending the offer");
+  } else {
+    Check(end.SendMessage(offer) == IBV_WC_SUCCESS, "sending the offer");
+  }
   if (row.before == Before::kRemoteInvalidate) AwaitRemoteInvalidate(end, offer.rkey);
   AwaitDisconnect(id);
   CheckMemory(end, row);

@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <string>
-#include <system_error>
+
+#include "tests/unit/dataplane/dpdk_folder.h"
 
 namespace roci::testing {
 namespace {
@@ -16,10 +14,6 @@ std::unique_ptr<dataplane::Dataplane> g_dataplane;
 class DataplaneEnvironment : public ::testing::Environment {
  public:
   void SetUp() override {
-    // DPDK makes a folder there and never removes it.
-    folder_ = std::filesystem::temp_directory_path() / "roci-dpdk.XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr) << folder_;
-    setenv("RUNTIME_DIRECTORY", folder_.c_str(), 1);
     dataplane::DataplaneOptions options;
     options.eal.lcores = kTestLcores;
     options.eal.hugepages = dataplane::HugePages::kOff;
@@ -27,14 +21,10 @@ class DataplaneEnvironment : public ::testing::Environment {
     ASSERT_TRUE(dataplane.ok()) << dataplane.status();
     g_dataplane = *std::move(dataplane);
   }
-  void TearDown() override {
-    g_dataplane.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  void TearDown() override { g_dataplane.reset(); }
 
  private:
-  std::string folder_;
+  DpdkFolder folder_;
 };
 
 [[maybe_unused]] const auto* const g_environment =

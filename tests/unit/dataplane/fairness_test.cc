@@ -8,15 +8,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
+#include "tests/unit/dataplane/dpdk_folder.h"
 #include "tests/unit/dataplane/ring_app.h"
 
 namespace roci::testing {
@@ -36,10 +35,6 @@ Fairness Policy() {
 class Environment : public ::testing::Environment {
  public:
   void SetUp() override {
-    // DPDK makes a folder there and never removes it.
-    folder_ = std::filesystem::temp_directory_path() / "roci-dpdk.XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr) << folder_;
-    setenv("RUNTIME_DIRECTORY", folder_.c_str(), 1);
     dataplane::DataplaneOptions options;
     options.eal.hugepages = dataplane::HugePages::kOff;
     options.lcore.fairness = Policy();
@@ -50,14 +45,10 @@ class Environment : public ::testing::Environment {
     lcore.Stop();
     lcore.Call([&](const dataplane::OnShard& shard) { g_worker = &lcore.worker(shard); });
   }
-  void TearDown() override {
-    g_dataplane.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
+  void TearDown() override { g_dataplane.reset(); }
 
  private:
-  std::string folder_;
+  DpdkFolder folder_;
 };
 
 [[maybe_unused]] const auto* const g_environment =

@@ -38,12 +38,12 @@ TEST(CallFaultsTest, TheNthCallOfAVerbFails) {
   settings.when.nth = 2;
   settings.when.times = 1;
   ASSERT_TRUE(faults.Add(7, settings, kNow).ok());
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "a", kNow).error, 0);
-  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).error, 0);
-  const CallFaults::Fate fate = faults.Judge(ROCI_ABI_REG_MR, "a", kNow);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "a", kNow).error, 0);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_ALLOC_PD, "a", kNow).error, 0);
+  const CallFaults::Fate fate = faults.Apply(ROCI_ABI_REG_MR, "a", kNow);
   EXPECT_EQ(fate.error, ENOMEM);
   EXPECT_EQ(fate.fault, 7u);
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "a", kNow).error, 0);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "a", kNow).error, 0);
   EXPECT_EQ(faults.all()[0].matched, 3u);
   EXPECT_EQ(faults.all()[0].hit, 1u);
 }
@@ -55,10 +55,10 @@ TEST(CallFaultsTest, OnlyProgramsOfTheNameAndInTheTime) {
   settings.when.after_ns = 10;
   settings.when.for_ns = 5;
   ASSERT_TRUE(faults.Add(1, settings, kNow).ok());
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 9).error, 0);
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 10).error, EIO);
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rpin", kNow + 10).error, 0);
-  EXPECT_EQ(faults.Judge(ROCI_ABI_REG_MR, "rping", kNow + 15).error, 0);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "rping", kNow + 9).error, 0);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "rping", kNow + 10).error, EIO);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "rpin", kNow + 10).error, 0);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "rping", kNow + 15).error, 0);
 }
 
 TEST(CallFaultsTest, DelaysAddUpAndTheFirstErrorCounts) {
@@ -68,12 +68,12 @@ TEST(CallFaultsTest, DelaysAddUpAndTheFirstErrorCounts) {
     settings.delay_ns = 10;
     ASSERT_TRUE(faults.Add(id, settings, kNow).ok());
   }
-  const CallFaults::Fate fate = faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow);
+  const CallFaults::Fate fate = faults.Apply(ROCI_ABI_ALLOC_PD, "a", kNow);
   EXPECT_EQ(fate.delay_ns, 30u);
   EXPECT_EQ(fate.error, 2);
   EXPECT_TRUE(faults.Remove(2));
   EXPECT_FALSE(faults.Remove(2));
-  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).error, 3);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_ALLOC_PD, "a", kNow).error, 3);
 }
 
 TEST(CallFaultsTest, TheSumOfDelaysIsBounded) {
@@ -81,7 +81,7 @@ TEST(CallFaultsTest, TheSumOfDelaysIsBounded) {
   CallFaultSettings settings = Failing("alloc_pd", 0);
   settings.delay_ns = CallFaultSettings::kMostDelayNs - 1;
   for (uint32_t id = 1; id <= 3; ++id) ASSERT_TRUE(faults.Add(id, settings, kNow).ok());
-  EXPECT_EQ(faults.Judge(ROCI_ABI_ALLOC_PD, "a", kNow).delay_ns, CallFaultSettings::kMostDelayNs);
+  EXPECT_EQ(faults.Apply(ROCI_ABI_ALLOC_PD, "a", kNow).delay_ns, CallFaultSettings::kMostDelayNs);
 }
 
 TEST(CallFaultsTest, TheirNumberIsBounded) {

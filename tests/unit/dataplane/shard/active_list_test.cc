@@ -8,31 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "tests/unit/dataplane/environment.h"
-#include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/dataplane/shard/hundred_queue_pairs.h"
 
 namespace roci::dataplane {
 namespace {
 
-class ActiveListTest : public ::testing::Test {
- protected:
-  ActiveListTest()
-      : wire_(testing::TestDataplane()),
-        node_(testing::TestDataplane(), &wire_, {}),
-        cq_(node_.client(), 16) {
-    QueuePairConfig config;
-    config.send_cq = config.recv_cq = cq_.cq();
-    for (int i = 0; i < 100; ++i) {
-      apps_.push_back(std::make_unique<testing::AppQp>(node_.client(), config));
-    }
-  }
-  QueuePair& qp(size_t i) { return apps_[i]->qp(); }
-
-  Wire wire_;
-  testing::Node node_;
-  testing::AppCq cq_;
-  std::vector<std::unique_ptr<testing::AppQp>> apps_;
-};
+using ActiveListTest = testing::HundredQueuePairs;
 
 TEST_F(ActiveListTest, KeepsOrderAndSkipsRemovedQueuePairs) {
   ActiveList list;

@@ -11,7 +11,6 @@
 #include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/shard/connected_nodes.h"
-#include "tests/unit/sanitized.h"
 #include "tests/unit/waiting_memory.h"
 
 namespace roci::testing {
@@ -21,9 +20,6 @@ constexpr size_t kSecondAt = kWaitingAt + kWaitingBytes;
 
 class BlockingMapping : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (kThreadSanitized) GTEST_SKIP() << "it replaces memory that an lcore accesses";
-  }
   static uint64_t Blocked() { return TestDataplane().lcore(0).Snapshot().memory_blocked; }
   static uint64_t DirectBytes(Node& node) {
     uint64_t bytes = 0;

@@ -8,27 +8,15 @@
 #include <memory>
 #include <vector>
 
-#include "tests/unit/dataplane/environment.h"
-#include "tests/unit/dataplane/ring_app.h"
+#include "tests/unit/dataplane/shard/hundred_queue_pairs.h"
 
 namespace roci::dataplane {
 namespace {
 
 constexpr uint32_t kTurn = SendTurns::kTurnBytes;
 
-class SendTurnsTest : public ::testing::Test {
+class SendTurnsTest : public testing::HundredQueuePairs {
  protected:
-  SendTurnsTest()
-      : wire_(testing::TestDataplane()),
-        node_(testing::TestDataplane(), &wire_, {}),
-        cq_(node_.client(), 16) {
-    QueuePairConfig config;
-    config.send_cq = config.recv_cq = cq_.cq();
-    for (int i = 0; i < 100; ++i) {
-      apps_.push_back(std::make_unique<testing::AppQp>(node_.client(), config));
-    }
-  }
-  QueuePair& qp(size_t i) { return apps_[i]->qp(); }
   // A share with queue pairs [first, end), all of which have something to send.
   TurnShare& AddShare(SendTurns& turns, const void* user, size_t first, size_t end) {
     TurnShare& share = turns.Join(user);
@@ -39,10 +27,6 @@ class SendTurnsTest : public ::testing::Test {
     return share;
   }
 
-  Wire wire_;
-  testing::Node node_;
-  testing::AppCq cq_;
-  std::vector<std::unique_ptr<testing::AppQp>> apps_;
   const int alice_ = 0, bob_ = 0;  // their addresses stand for users
 };
 
@@ -113,7 +97,7 @@ TEST_F(SendTurnsTest, AUserWhoWaitedCatchesUpOnABoundedAmount) {
   }
   turns.Push(alice, qp(0));
   ASSERT_EQ(turns.Begin(), &qp(0));
-  // It sends at once what she is owed.
+  // It sends the credit of the user at once.
   const uint32_t budget = turns.Budget(qp(0));
   EXPECT_GT(budget, kTurn);
   EXPECT_LE(budget, kTurn + SendTurns::kMostOwedBytes);
