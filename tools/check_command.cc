@@ -136,6 +136,7 @@ void PrintJson(const std::string& path, const Judge& judge, const FileResult& re
               {"error", result.error.empty() ? Json() : Json(result.error)},
               {"frames", judge.totals().frames},
               {"roce", judge.totals().roce},
+              {"dropped", judge.totals().dropped},
               {"findings", Json::array()},
               {"counts", CountsJson(judge.findings())}};
   for (const Finding& finding : judge.findings().list()) {

@@ -27,7 +27,7 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
 enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 
-// What a device does with packets that others have overtaken.
+// How a device handles packets that arrive out of order.
 enum class ReorderUse : uint8_t {
   kGoBackN,   // drops those behind a gap and asks for all again (IBTA vol 1, 9.7.5)
   kTolerate,  // keeps those behind a gap for some time

@@ -97,7 +97,7 @@ bool CallFaults::Remove(uint32_t id) {
   return std::erase_if(faults_, [id](const CallFault& fault) { return fault.id == id; }) != 0;
 }
 
-CallFaults::Fate CallFaults::Judge(uint32_t command, std::string_view program, roce::TimeNs now) {
+CallFaults::Fate CallFaults::Apply(uint32_t command, std::string_view program, roce::TimeNs now) {
   Fate fate;
   for (CallFault& fault : faults_) {
     const CallFaultSettings& settings = fault.settings;

@@ -59,8 +59,8 @@ class CallFaults {
     int error = 0;
     uint64_t delay_ns = 0;  // of all faults that hit
   };
-  // What becomes of a call. `command`: roci_abi_command.
-  Fate Judge(uint32_t command, std::string_view program, roce::TimeNs now);
+  // Applies the faults to a call, and counts it. `command`: roci_abi_command.
+  Fate Apply(uint32_t command, std::string_view program, roce::TimeNs now);
 
  private:
   std::vector<CallFault> faults_;

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 // The port number in events; devices have one.
 constexpr uint64_t kPortNumber = 1;
 
-// What an event is about, and what it does besides being raised.
+// The object that an event names, and the change of state that comes with it.
 enum class About : uint8_t {
   kPort,             // nothing
   kLink,             // the link is set down or up, which raises it

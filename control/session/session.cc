@@ -259,7 +259,7 @@ void Session::AnswerMessage(std::span<const std::byte> message, const FdsPointer
   const uint32_t fd_count = fds != nullptr ? fds->message_count() : 0;
   absl::Status status =
       OrRefuse([&] { return DecodeRequest(message, fd_count, limits_, request_); });
-  if (!SufferFaults(status, fds)) BeginRequest(status, fds);
+  if (!ApplyFaults(status, fds)) BeginRequest(status, fds);
 }
 
 // `status`: of a request that is refused already, if not OK.

@@ -114,9 +114,9 @@ class Session {
   void BeginRequest(absl::Status status, const FdsPointer& fds);
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
   // session_faults.cc
-  // What the device's faults do to request_, which was decoded with this status. True: the session
-  // continues with it later.
-  bool SufferFaults(absl::Status& status, const FdsPointer& fds);
+  // Applies the device's faults of calls to request_, which was decoded with this status. True: the
+  // request is delayed.
+  bool ApplyFaults(absl::Status& status, const FdsPointer& fds);
   bool ContinueDelayed();
   // `findings`: the request has used some, so it cannot be handled a second time.
   enum class FindingsUse : uint8_t { kNone, kUsed };

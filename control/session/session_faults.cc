@@ -9,7 +9,7 @@
 
 namespace roci::control {
 
-bool Session::SufferFaults(absl::Status& status, const FdsPointer& fds) {
+bool Session::ApplyFaults(absl::Status& status, const FdsPointer& fds) {
   if (!status.ok()) return false;
   const uint32_t command = request_.head.command;
   Device* device = device_;
@@ -18,7 +18,7 @@ bool Session::SufferFaults(absl::Status& status, const FdsPointer& fds) {
   }
   if (device == nullptr) return false;
   const roce::TimeNs now = MonotonicNow();
-  const CallFaults::Fate fate = device->call_faults().Judge(command, program_, now);
+  const CallFaults::Fate fate = device->call_faults().Apply(command, program_, now);
   if (fate.error != 0) {
     status = StatusFromErrno(fate.error, absl::StrCat("fault ", fate.fault));
     injected_error_ = fate.error;

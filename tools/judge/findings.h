@@ -1,4 +1,4 @@
-// What the judge has found: bounded lists and exact counts.
+// The findings of the judge: bounded lists and exact counts.
 #pragma once
 
 #include <array>

@@ -77,7 +77,7 @@ struct FlowTotals {
   ByteSeries goodput;      // new payload
 };
 
-// What a flow's packets have in common.
+// The addresses and numbers that all packets of a flow share.
 struct FlowConstants {
   bool known = false;
   uint16_t pkey = 0;

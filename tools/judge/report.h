@@ -13,7 +13,7 @@ namespace roci::tools::judge {
 std::string FindingText(const Finding& finding);
 nlohmann::ordered_json FindingJson(const Finding& finding);
 
-// What a flow has carried: counts, times, bytes over time.
+// The traffic of a flow: counts, times, bytes over time.
 nlohmann::ordered_json FlowJson(const Flow& flow);
 // Several lines, each with a newline; the last is the goodput in characters.
 std::string FlowText(const Flow& flow);

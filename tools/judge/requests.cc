@@ -176,7 +176,7 @@ void TakeNew(const SeenFrame& frame, Flow& flow, Reporter& out) {
   if (frame.has_time) flow.totals.goodput.Add(frame.time_ns, frame.packet.payload.size());
 }
 
-// The requester goes on at `next`: what was open is decided.
+// The requester continues at PSN `next`, which decides the findings that were still open.
 void SettleQuestion(const SeenFrame& frame, Flow& flow, Reporter& out) {
   if (flow.peer == nullptr || !flow.peer->responses.open) return;
   const OpenQuestion open = *flow.peer->responses.open;
@@ -305,7 +305,7 @@ bool IsCopy(const SeenFrame& frame, const RequestState& state) {
 void ForgetNaks(const Flow& flow, Psn psn, uint32_t span) {
   if (flow.peer == nullptr) return;
   ResponseState& responses = flow.peer->responses;
-  // What comes after is asked for again as well.
+  // Later PSNs are requested again as well.
   if (!responses.losses.empty()) {
     std::erase_if(responses.losses,
                   [psn](const OpenLoss& loss) { return Distance(psn, loss.missing) >= 0; });

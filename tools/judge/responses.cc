@@ -280,7 +280,7 @@ void TakeNak(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& out) {
 
 // ---- READs and atomics ----
 
-// False: it came before, and nobody has asked again.
+// False: it is a repetition that no request asked for.
 bool CheckReadPlace(const SeenFrame& frame, Flow& flow, Flow& asked, const SentRequest& sent,
                     Reporter& out) {
   ResponseState& state = flow.responses;

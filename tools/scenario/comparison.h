@@ -1,4 +1,4 @@
-// What a scenario expects of a number or text: ">= 5", "== active", "<= 300ms".
+// An expected number or text: ">= 5", "== active", "<= 300ms".
 #pragma once
 
 #include <nlohmann/json.hpp>

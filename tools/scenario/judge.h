@@ -1,4 +1,4 @@
-// Compares what a scenario expects with what has happened.
+// Compares the expectations of a scenario with its outcome.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace roci::tools {
 
-// The ends of the programs, their times and what they have printed. Pure.
+// The exit statuses, times and outputs of the programs. Pure.
 void JudgePrograms(const Scenario& scenario, const std::vector<ProgramRun>& runs,
                    std::vector<Verdict>& out);
 

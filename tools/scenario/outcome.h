@@ -1,4 +1,4 @@
-// What running a scenario has shown.
+// The outcome of a scenario.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Outcome {
 };
 
 nlohmann::json ToJson(const Outcome& outcome);
-// False: not what ToJson made.
+// False: the text was not made by ToJson.
 bool FromJson(const nlohmann::json& json, Outcome& out);
 
 }  // namespace roci::tools

@@ -1,4 +1,4 @@
-// The end of what a program has printed, and whether a line of it matched.
+// The last output of a program, and whether a line of it matched.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class OutputTail {
   void Add(std::string_view bytes);
   // At most the last kMostBytes.
   const std::string& text() const { return text_; }
-  // Of what was dropped before them.
+  // Of the output that was dropped before them.
   uint64_t dropped_bytes() const { return dropped_bytes_; }
   uint64_t all_bytes() const { return dropped_bytes_ + text_.size(); }
 

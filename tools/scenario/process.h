@@ -1,4 +1,4 @@
-// A process that a scenario started, and what it prints.
+// A process that a scenario started, and its output.
 #pragma once
 
 #include <sys/types.h>
@@ -31,12 +31,12 @@ class Process {
 
   // -1: nothing more can come.
   int output_fd() const { return output_.get(); }
-  // Reads what is there now.
+  // Reads the output that is available now.
   void ReadOutput();
   const OutputTail& output() const { return tail_; }
 
   void Signal(int number) const;
-  // Kills it, and what it has started in its process group. Nothing if it has ended: its number may
+  // Kills the process and its process group. Nothing if it has ended: its number may
   // be another's by now.
   void KillGroup() const;
   void Ended(int wait_status);

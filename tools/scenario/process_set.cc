@@ -34,7 +34,7 @@ std::vector<pid_t> Children() {
 }  // namespace
 
 ProcessSet::ProcessSet() {
-  // What outlives the program that started it comes to this process.
+  // Orphans of the programs become children of this process.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   sigset_t taken;
   sigemptyset(&taken);
@@ -92,7 +92,7 @@ void ProcessSet::EndAll() {
   const uint64_t deadline_ns = NowNs() + kLimitNs;
   for (const Process& process : processes_) process.KillGroup();
   while (NowNs() < deadline_ns) {
-    // What a killed program has started comes here.
+    // Orphans of a killed program become children of this process.
     for (const pid_t pid : Children()) kill(pid, SIGKILL);
     Reap();
     if (waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD) return;

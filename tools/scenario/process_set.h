@@ -31,7 +31,7 @@ class ProcessSet {
   // Whether a signal has asked to end.
   bool interrupted() const { return interrupted_; }
 
-  // Kills all processes and what they have started, and waits for their ends.
+  // Kills all processes and their descendants, and waits until they have ended.
   void EndAll();
 
  private:

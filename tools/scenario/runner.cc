@@ -14,7 +14,8 @@
 namespace roci::tools {
 namespace {
 
-// What a failed run leaves: the scenario, the verdicts, the log, the outputs and the captures.
+// Keeps the files of a failed run: the scenario, the verdicts, the log, the outputs and the
+// captures.
 void Keep(const Scenario& scenario, const std::string& folder, const Timeline& timeline,
           const Surroundings& surroundings, Outcome& outcome) {
   std::error_code error;

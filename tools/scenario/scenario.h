@@ -1,4 +1,4 @@
-// What a scenario says. parse_scenario.h reads it, runner.h runs it.
+// A scenario as parsed. parse_scenario.h reads it, runner.h runs it.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace roci::tools {
 
-// What something waits for. Programs and steps are positions in the scenario.
+// A condition that a program or step waits for. Programs and steps are positions in the scenario.
 struct ProgramReady {
   size_t program;
 };
@@ -92,7 +92,7 @@ struct Step {
   std::variant<RunRoci, SendSignal, CheckValue> action;
 };
 
-// What is expected at the end, besides the ends of the programs.
+// The expectations at the end, besides the exit statuses of the programs.
 struct FaultCount {
   std::string device;
   uint32_t fault;

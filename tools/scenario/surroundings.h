@@ -1,4 +1,4 @@
-// What the programs of a scenario run in: a daemon of their own, its folders, and TCP ports.
+// The environment of a scenario: a daemon, its folders, and TCP ports.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Surroundings {
   // Starts the daemon, and captures of its devices if failures are kept.
   absl::Status Start();
   const Process* daemon() const { return daemon_; }
-  // What it said last, with its end if it has ended.
+  // The last lines of its log, with its exit status if it has ended.
   std::string DaemonText() const;
   // Ends captures and daemon. Returns the error of the daemon's end.
   absl::Status End();

@@ -269,7 +269,7 @@ void Timeline::FinishRociLine() {
   if (succeeded && run.hits.has_value()) NoteFault(run);
   StepVerdict(succeeded, "runs roci " + run.line,
               succeeded && run.hits.has_value() ? "exit status 0" : LastWords(*roci_));
-  // What comes after would show something else.
+  // A later state would be compared instead.
   gave_up_ = gave_up_ || !succeeded;
   roci_ = nullptr;
 }

@@ -13,7 +13,7 @@
 
 namespace roci::tools {
 
-// What became of a program.
+// How a program ended.
 struct ProgramRun {
   const Process* process = nullptr;  // null: it was not started
   std::optional<uint64_t> ready_ns;
@@ -45,7 +45,7 @@ class Timeline {
   uint64_t lasted_ns() const { return ended_ns_ - begun_ns_; }
 
  private:
-  // What is known of a trigger. A condition that has held once counts as held.
+  // The state of a trigger. A condition that was true once stays true.
   struct TriggerState {
     std::vector<bool> held;
     std::vector<uint64_t> positions;  // of ProgramPrints (OutputTail::Find)
@@ -94,7 +94,7 @@ class Timeline {
   uint64_t begun_ns_ = 0;
   uint64_t ended_ns_ = 0;
   uint64_t wake_ns_ = 0;
-  uint64_t next_poll_ns_ = 0;  // when what has to be asked is asked again
+  uint64_t next_poll_ns_ = 0;  // when the daemon is asked again
   bool polls_now_ = false;
   bool gave_up_ = false;
   std::vector<Verdict>* verdicts_ = nullptr;

@@ -26,9 +26,10 @@ class Terminal {
   // Whether standard input and output are terminals.
   static bool IsThere();
   static TerminalSize Size();
-  // Replaces what the screen shows.
+  // Draws the screen anew.
   static void Draw(const std::vector<std::string>& lines);
-  // A key that is there. 0: none; -1: the terminal has gone.
+  // Returns the next key that was pressed, without waiting. 0: none was; -1: the terminal was
+  // closed.
   static int ReadKey();
 
  private:

@@ -1,4 +1,4 @@
-// What `roci top` shows: rates between two samples of the daemon's state, as lines of text. Pure.
+// The view of `roci top`: rates between two samples of the daemon's state, as lines of text. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct TopSample {
   nlohmann::json qps, counters, lcores;
 };
 
-// What the table of queue pairs is ordered by: the largest first, or by name.
+// The order of the table of queue pairs: the largest value first, or by number or name.
 enum class TopOrder : uint8_t { kTx, kRx, kDrops, kWindow, kQpn, kProgram };
 // Indexed by TopOrder.
 inline constexpr std::string_view kTopOrderNames[] = {"tx",     "rx", "drops",
