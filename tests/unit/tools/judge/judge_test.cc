@@ -8,8 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "roce/frame.h"
-#include "tests/unit/tools/judge/captured.h"
+#include "tests/unit/tools/judge/talk.h"
 #include "tools/judge/report.h"
 
 namespace roci::tools::judge {
@@ -19,91 +18,6 @@ using roce::Opcode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr uint32_t kClientQpn = 0x11, kServerQpn = 0x22;
-
-// A conversation of two queue pairs, 10.0.0.1 and 10.0.0.2, or fd01:: and fd02::.
-class Talk {
- public:
-  explicit Talk(bool is_ipv6 = false, uint16_t vlan = 0) : is_ipv6_(is_ipv6), vlan_(vlan) {}
-
-  Talk& At(int64_t time_ns) {
-    time_ns_ = time_ns;
-    return *this;
-  }
-  // From the client to the server.
-  Captured& Request(Opcode opcode, uint32_t psn, uint32_t bytes = 0, bool ack_request = true) {
-    roce::TxPacket tx;
-    tx.opcode = opcode;
-    tx.psn = roce::Psn(psn);
-    tx.dest_qpn = roce::Qpn(server_qpn_);
-    tx.ack_request = ack_request;
-    const bool is_read = opcode == Opcode::kRcReadRequest;
-    tx.payload_length = is_read ? 0 : bytes;
-    tx.ext.reth = {0x1000, roce::Key(7), bytes};
-    return Add(true, tx);
-  }
-  Captured& Response(Opcode opcode, uint32_t psn, uint8_t syndrome = 0x1F, uint32_t msn = 0,
-                     uint32_t bytes = 0) {
-    roce::TxPacket tx;
-    tx.opcode = opcode;
-    tx.psn = roce::Psn(psn);
-    tx.dest_qpn = roce::Qpn(client_qpn_);
-    tx.payload_length = bytes;
-    tx.ext.aeth = {syndrome, roce::Msn(msn)};
-    return Add(false, tx);
-  }
-  Captured& Ack(uint32_t psn, uint32_t msn) {
-    return Response(Opcode::kRcAcknowledge, psn, 0x1F, msn);
-  }
-  Captured& Cnp() {
-    roce::TxPacket tx;
-    tx.opcode = Opcode::kCnp;
-    tx.becn = true;
-    tx.dest_qpn = roce::Qpn(client_qpn_);
-    return Add(false, tx);
-  }
-  void UseQueuePairs(uint32_t client, uint32_t server) {
-    client_qpn_ = client;
-    server_qpn_ = server;
-  }
-  void UseEcn(uint8_t ecn) { ecn_ = ecn; }
-  Frames& frames() { return frames_; }
-
- private:
-  Captured& Add(bool from_client, const roce::TxPacket& tx) {
-    const auto client = is_ipv6_ ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4({{10, 0, 0, 1}});
-    const auto server = is_ipv6_ ? roce::Gid{{0xFD, 2}} : roce::Gid::FromIpv4({{10, 0, 0, 2}});
-    roce::Path path;
-    path.src_gid = from_client ? client : server;
-    path.dst_gid = from_client ? server : client;
-    path.udp_src_port = 0xC123;
-    path.traffic_class = ecn_;
-    path.vlan_tci = vlan_;
-    path.has_vlan = vlan_ != 0;
-    const roce::FrameTemplate tmpl(path);
-    const std::vector<std::byte> payload(tx.payload_length, std::byte{0x5A});
-    Captured frame;
-    frame.bytes.resize(roce::FrameBytes(tmpl, tx));
-    roce::EncodeFrame(tmpl, tx, payload.data(), 0, frame.bytes.data());
-    frame.original_length = static_cast<uint32_t>(frame.bytes.size());
-    frame.time_ns = time_ns_ += 10'000;
-    frames_.push_back(std::move(frame));
-    return frames_.back();
-  }
-  bool is_ipv6_;
-  uint16_t vlan_;
-  uint8_t ecn_ = 0;
-  uint32_t client_qpn_ = kClientQpn, server_qpn_ = kServerQpn;
-  int64_t time_ns_ = 1'000'000'000;
-  Frames frames_;
-};
-
-std::vector<std::string> NamesIn(const Frames& frames) {
-  Judge judge;
-  JudgeAll(frames, judge);
-  return NamesOf(judge);
-}
 
 void GoodTalk(Talk& talk) {
   talk.Request(Opcode::kRcSendFirst, 0xFFFFFE, 1024, false);
