@@ -88,8 +88,9 @@ struct FlowConstants {
 // Requests of the flow, and how far they are answered.
 struct RequestState {
   bool known = false;
-  roce::Psn next;  // of the next new request
+  // PSNs from `first` up to `next` are known: at most half of them all, in which they are ordered.
   roce::Psn first;
+  roce::Psn next;                // of the next new request
   std::deque<SentRequest> sent;  // by PSN; the answered ones too, as far as kept
   std::vector<PsnGap> gaps;
   std::optional<std::pair<roce::Psn, FrameRef>> odd;  // far from `next`: an error, or a new start
@@ -131,6 +132,9 @@ struct RequestState {
   bool has_credits = false;
   uint32_t credit_limit = 0, credit_epoch = 0;
   int64_t credits_since_ns = 0;  // the first ones
+
+  uint32_t known_psns() const { return (next.value() - first.value()) & roce::kMask24; }
+  bool Knows(roce::Psn psn) const { return roce::InWindow(psn, first, known_psns()); }
 
   std::optional<int64_t> ack_timeout_ns;  // from the CM
   std::optional<roce::Psn> starting_psn;  // from the CM; checked at the first request

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "tools/judge/requests.h"
+
 namespace roci::tools::judge {
 namespace {
 
@@ -10,13 +12,6 @@ constexpr size_t kMostCandidates = 4096;
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
   return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15, 29);
-}
-
-bool IsOpenAt(const Flow& flow, roce::Psn psn) {
-  const RequestState& state = flow.requests;
-  if (!state.known) return false;
-  const auto open = static_cast<uint32_t>(roce::Distance(state.first, state.next));
-  return roce::InWindow(psn, state.first, open);
 }
 
 }  // namespace
@@ -61,7 +56,7 @@ void FlowTable::Pair(Flow& flow, roce::Psn psn) {
   for (Flow* other : at->second) {
     if (++looked > kMostCandidates) return;
     if (other == &flow || other->peer != nullptr || other->transport != flow.transport) continue;
-    if (!IsOpenAt(*other, psn)) continue;
+    if (!other->requests.known || !MayBeAnswered(*other, psn)) continue;
     if (found != nullptr) return;  // not the only one
     found = other;
   }

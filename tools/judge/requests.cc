@@ -143,6 +143,24 @@ void Forget(Flow& flow) {
   flow.requests.sent.pop_front();
 }
 
+// Sets the PSN of the next new request, and forgets those that are older than half of the PSNs.
+void MoveNext(Flow& flow, Psn next) {
+  RequestState& state = flow.requests;
+  const auto psns_to_next = [&](Psn from) {
+    return ((state.next.value() - from.value()) & roce::kMask24) +
+           ((next.value() - state.next.value()) & roce::kMask24);
+  };
+  const bool has_old = psns_to_next(state.first) > kMostKnownPsns;
+  if (psns_to_next(state.unanswered) >= kMostKnownPsns) {
+    state.unanswered = next - (kMostKnownPsns - 1);  // `next` is later than that
+  }
+  state.next = next;
+  if (!has_old) return;
+  state.first = next - kMostKnownPsns;
+  while (!state.sent.empty() && !state.Knows(state.sent.front().psn)) Forget(flow);
+  std::erase_if(state.gaps, [&](const PsnGap& gap) { return !state.Knows(gap.begin); });
+}
+
 void Append(const SeenFrame& frame, Flow& flow) {
   RequestState& state = flow.requests;
   const OpcodeInfo& info = *frame.packet.info;
@@ -156,7 +174,7 @@ void Append(const SeenFrame& frame, Flow& flow) {
   sent.receives = state.receives;
   sent.epoch = state.epoch;
   if (state.unanswered == sent.psn) state.progress_ns = frame.time_ns;
-  state.next = sent.psn + std::max(sent.span, 1u);
+  MoveNext(flow, sent.psn + std::max(sent.span, 1u));
   state.awaiting += HasResponse(sent) ? 1 : 0;
   state.sent.push_back(sent);
   if (state.sent.size() > kMostSent) Forget(flow);
@@ -351,7 +369,7 @@ void TakeLate(const SeenFrame& frame, Flow& flow) {
 void PlaceRepeat(const SeenFrame& frame, Flow& flow, bool was_missing, Reporter& out) {
   RequestState& state = flow.requests;
   const Psn psn = frame.packet.psn;
-  if (flow.peer == nullptr || Distance(state.first, psn) < 0) return;
+  if (flow.peer == nullptr || !state.Knows(psn)) return;
   if (state.late_next == psn || (state.repeating && psn == state.repeat_next)) return;
   if (state.repeating && Distance(state.repeat_next, psn) > 0) {
     NoteSkip(frame, flow, psn);
@@ -468,7 +486,8 @@ void SettleSpan(Flow& flow, Psn psn) {
   for (uint32_t mtu = 256; mtu <= roce::kMaxPathMtuBytes; mtu *= 2) {
     if (span <= 0 || ReadSpan(read.length, mtu) != static_cast<uint32_t>(span)) continue;
     read.span = static_cast<uint32_t>(span);
-    state.next = psn;
+    MoveNext(flow, psn);
+    return;
   }
 }
 
@@ -485,6 +504,12 @@ void CheckNakObeyed(const SeenFrame& frame, Flow& flow, Reporter& out) {
 uint32_t ReadSpan(uint32_t length, uint32_t mtu) {
   if (length <= 256) return 1;
   return mtu == 0 ? 0 : (length - 1) / mtu + 1;
+}
+
+bool MayBeAnswered(Flow& flow, Psn psn) {
+  const RequestState& state = flow.requests;
+  if (!state.Knows(psn)) return false;
+  return Distance(psn, state.next) <= kFarPsns || FindSent(flow, psn) != nullptr;
 }
 
 SentRequest* FindSent(Flow& flow, Psn psn) {
@@ -510,7 +535,7 @@ void LearnMtu(Flow& flow, uint32_t bytes) {
   RequestState& state = flow.requests;
   if (state.sent.empty() || state.sent.back().span != 0) return;
   state.sent.back().span = ReadSpan(state.sent.back().length, bytes);
-  state.next = state.sent.back().last() + 1;
+  MoveNext(flow, state.sent.back().last() + 1);
 }
 
 bool HasResponse(const SentRequest& sent) {

@@ -13,6 +13,9 @@ inline constexpr size_t kMostGaps = 64;
 // No time-out is shorter: 4.096 us * 2^1 (IBTA vol 1, 9.7.6.1.3).
 inline constexpr int64_t kShortestTimeoutNs = 8'192;
 
+// Half of the PSNs, in which they are ordered (IBTA vol 1, 9.7.2).
+inline constexpr uint32_t kMostKnownPsns = 1u << 23;
+
 // The PSNs of a READ of `length` bytes; 0: it depends on an unknown path MTU.
 uint32_t ReadSpan(uint32_t length, uint32_t mtu);
 
@@ -20,6 +23,9 @@ void JudgeRequest(const SeenFrame& frame, Flow& flow, Reporter& out);
 
 // The request that has `psn`; null: not kept, or not seen.
 SentRequest* FindSent(Flow& flow, roce::Psn psn);
+// Whether the capture has shown `psn`, and a response to it may come: it is not far behind `next`,
+// or its request is kept.
+bool MayBeAnswered(Flow& flow, roce::Psn psn);
 // Sets the path MTU from a full packet, if it is unknown and `bytes` is one.
 void LearnMtu(Flow& flow, uint32_t bytes);
 // Whether its answer is a response of its own: READs, atomics, FLUSH.

@@ -14,9 +14,6 @@ using roce::Distance;
 using roce::Operation;
 using roce::Psn;
 
-// A response that is farther behind belongs to a time before the capture.
-constexpr int32_t kFarPsns = 1 << 16;
-
 std::string PsnText(Psn psn) { return absl::StrFormat("PSN 0x%06x", psn.value()); }
 
 Operation OperationOf(const SentRequest& sent) { return roce::InfoOf(sent.opcode).operation; }
@@ -434,8 +431,7 @@ void JudgeResponse(const SeenFrame& frame, Flow& flow, Reporter& out) {
   Flow& asked = *flow.peer;
   if (!asked.requests.known) return;
   const Psn psn = frame.packet.psn;
-  const bool is_before = Distance(asked.requests.first, psn) < 0;
-  if (is_before || Distance(psn, asked.requests.next) > kFarPsns) return;
+  if (Distance(psn, asked.requests.next) > 0 && !MayBeAnswered(asked, psn)) return;
   CheckFault(frame, flow, out);
   if (Distance(asked.requests.next, psn) >= 0 && !MayBeOfOpenRead(asked, frame)) {
     const bool is_nak = frame.packet.info->operation == Operation::kAcknowledge &&
