@@ -214,7 +214,8 @@ void CompareRepeat(const SeenFrame& frame, Flow& flow, const SentRequest& sent, 
   bool is_same = again.opcode == sent.opcode;
   if (is_same && frame.packet.info->operation == Operation::kReadRequest) {
     // The rest of a READ may be asked for.
-    const auto done = static_cast<uint32_t>(Distance(sent.psn, again.psn)) * uint64_t{flow.mtu};
+    const auto done =
+        static_cast<uint32_t>(Distance(sent.psn, again.psn)) * uint64_t{MtuOf(flow, sent)};
     is_same = again.va == sent.va + done && again.length + done == sent.length;
   } else if (is_same) {
     is_same = again.psn == sent.psn && again.length == sent.length && again.va == sent.va &&
@@ -504,6 +505,14 @@ void CheckNakObeyed(const SeenFrame& frame, Flow& flow, Reporter& out) {
 uint32_t ReadSpan(uint32_t length, uint32_t mtu) {
   if (length <= 256) return 1;
   return mtu == 0 ? 0 : (length - 1) / mtu + 1;
+}
+
+uint32_t MtuOf(const Flow& flow, const SentRequest& read) {
+  if (flow.mtu != 0 || read.span <= 1) return flow.mtu;
+  for (uint32_t mtu = 256; mtu <= roce::kMaxPathMtuBytes; mtu *= 2) {
+    if (ReadSpan(read.length, mtu) == read.span) return mtu;
+  }
+  return 0;
 }
 
 bool MayBeAnswered(Flow& flow, Psn psn) {

@@ -18,6 +18,8 @@ inline constexpr uint32_t kMostKnownPsns = 1u << 23;
 
 // The PSNs of a READ of `length` bytes; 0: it depends on an unknown path MTU.
 uint32_t ReadSpan(uint32_t length, uint32_t mtu);
+// The path MTU of the flow, or else the only one with which the READ has its PSNs; 0: unknown.
+uint32_t MtuOf(const Flow& flow, const SentRequest& read);
 
 void JudgeRequest(const SeenFrame& frame, Flow& flow, Reporter& out);
 

@@ -313,7 +313,8 @@ void CheckReadForm(const SeenFrame& frame, Flow& flow, const Flow& asked, const 
     return;
   }
   const uint32_t length = OperationOf(sent) == Operation::kReadRequest ? sent.length : 0;
-  const uint32_t expected = is_last ? length - (sent.span - 1) * asked.mtu : asked.mtu;
+  const uint32_t mtu = MtuOf(asked, sent);
+  const uint32_t expected = is_last ? length - (sent.span - 1) * mtu : mtu;
   if (frame.packet.payload.size() == expected) return;
   out.Sure(Rule::kReadLength, flow, frame, [&] {
     return absl::StrCat(info.name, " of ", frame.packet.payload.size(), " bytes instead of ",

@@ -146,5 +146,38 @@ TEST(JudgeOfManyPsns, JudgesAllResponsesOfALongRead) {
   }
 }
 
+// ---- While the path MTU is unknown ----
+
+TEST(JudgeOfReads, TakesTheRestOfAReadWithAnUnknownPathMtu) {
+  struct Case {
+    uint64_t va;
+    uint32_t bytes;
+    bool is_rest;
+  };
+  // 1000 bytes with 2 PSNs: the path MTU is 512.
+  for (const Case& rest : {Case{0x1200, 488, true}, Case{0x1200, 480, false},
+                           Case{0x1100, 744, false}, Case{0x1000, 1000, false}}) {
+    Talk talk;
+    talk.Request(Opcode::kRcReadRequest, 0, 1000);
+    talk.Request(Opcode::kRcReadRequest, 2, 8);
+    SetField(talk.At(2'000'000'000).Request(Opcode::kRcReadRequest, 1, rest.bytes), "reth.va",
+             rest.va);
+    const std::vector<std::string> differs = {"repeat_differs"};
+    EXPECT_EQ(NamesIn(talk.frames()), rest.is_rest ? std::vector<std::string>() : differs)
+        << rest.bytes;
+  }
+}
+
+TEST(JudgeOfReads, TakesTheLastResponseWithAnUnknownPathMtu) {
+  for (const uint32_t bytes : {488u, 480u}) {
+    Talk talk;
+    talk.Request(Opcode::kRcReadRequest, 0, 1000);
+    talk.Request(Opcode::kRcReadRequest, 2, 8);
+    talk.Response(Opcode::kRcReadResponseLast, 1, 0x1F, 1, bytes);
+    const std::vector<std::string> gap = {"read_gap?"}, both = {"read_gap?", "read_length"};
+    EXPECT_EQ(NamesIn(talk.frames()), bytes == 488 ? gap : both);
+  }
+}
+
 }  // namespace
 }  // namespace roci::tools::judge
