@@ -1,7 +1,10 @@
 #include "tools/judge/cm_messages.h"
 
+#include <string>
+#include <string_view>
 #include <variant>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -13,10 +16,9 @@ using cm::MadReason;
 using cm::Message;
 using cm::MessageType;
 
-const char* NameOf(MessageType type) {
-  constexpr std::array kNames = {"REQ",  "MRA",      "REJ",      "REP", "RTU", "DREQ",
-                                 "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR"};
-  return kNames[static_cast<size_t>(type) - cm::kFirstMessage];
+std::string NameOf(MessageType type) {
+  const std::string_view name = cm::kMessageNames[static_cast<size_t>(type) - cm::kFirstMessage];
+  return absl::AsciiStrToUpper(absl::string_view(name.data(), name.size()));
 }
 
 // FNV-1a.
@@ -100,8 +102,7 @@ void CmMessages::NoteSent(const SeenFrame& frame, const Message& message, Found 
   }
   ++sent.count;
   if (digest != sent.digest) {
-    out.Sure(Rule::kCmRetryDiffers, flow, frame,
-             [&] { return std::string(NameOf(message.type())); });
+    out.Sure(Rule::kCmRetryDiffers, flow, frame, [&] { return NameOf(message.type()); });
   }
   const cm::Req& req = found.conversation->req;
   if (sent.count - 1 > req.max_cm_retries) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "tools/judge/constants.h"
+#include "tools/judge/psn_text.h"
 #include "tools/judge/requests.h"
 #include "tools/judge/responses.h"
 
@@ -34,9 +34,8 @@ void CheckAnswered(Flow& flow, int64_t last_ns, Reporter& out) {
   for (auto each = state.sent.rbegin(); each != state.sent.rend(); ++each) {
     if (roce::Distance(each->last(), state.unanswered) > 0) return;
     if (!each->ack_request || last_ns - each->last_ns < kAnswerNs) continue;
-    out.Unsure(Rule::kAckMissing, flow, {each->frame, true, each->last_ns}, [&] {
-      return absl::StrFormat("PSN 0x%06x, sent %d times", each->psn.value(), each->sends);
-    });
+    out.Unsure(Rule::kAckMissing, flow, {each->frame, true, each->last_ns},
+               [&] { return absl::StrCat(PsnText(each->psn), ", sent ", each->sends, " times"); });
     return;
   }
 }
@@ -65,7 +64,7 @@ void Judge::TakeMalformed() {
 void Judge::TakeDamaged(Flow& flow) {
   ++flow.totals.damaged;
   out_.Sure(Rule::kIcrc, flow, frame_, [&] {
-    return absl::StrFormat("%s, PSN 0x%06x", frame_.packet.info->name, frame_.packet.psn.value());
+    return absl::StrCat(frame_.packet.info->name, ", ", PsnText(frame_.packet.psn));
   });
   const bool fits = frame_.packet.info->is_request && flow.requests.known &&
                     frame_.packet.info->transport == flow.transport &&
@@ -155,16 +154,15 @@ void Judge::Finish(uint64_t dropped) {
   for (Flow& flow : flows_.flows()) {
     if (flow.responses.open) {
       const OpenQuestion& open = *flow.responses.open;
-      out_.Unsure(open.rule, flow, open.frame, [&] {
-        return absl::StrFormat("PSN 0x%06x; no later request shows more", open.psn.value());
-      });
+      out_.Unsure(open.rule, flow, open.frame,
+                  [&] { return absl::StrCat(PsnText(open.psn), "; no later request shows more"); });
       flow.responses.open.reset();
     }
     ReportLosses(flow, out_);
     if (flow.requests.odd) {
       out_.Unsure(Rule::kPsnOrder, flow, flow.requests.odd->second, [&] {
-        return absl::StrFormat("PSN 0x%06x among 0x%06x, or a new connection",
-                               flow.requests.odd->first.value(), flow.requests.next.value());
+        return absl::StrCat(PsnText(flow.requests.odd->first), " among ",
+                            PsnText(flow.requests.next), ", or a new connection");
       });
       flow.requests.odd.reset();
     }

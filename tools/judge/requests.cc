@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/judge/psn_text.h"
 
 namespace roci::tools::judge {
 namespace {
@@ -23,13 +24,9 @@ constexpr int64_t kNakObeyedNs = 500'000'000;
 constexpr int64_t kCreditsKnownNs = 10'000'000;
 
 bool IsReliable(const Flow& flow) { return flow.transport != roce::Transport::kUc; }
-bool IsAtomic(Operation operation) {
-  return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
-}
 bool TakesReceive(const OpcodeInfo& info) {
   return info.operation == Operation::kSend || info.Has(roce::ExtHeader::kImmDt);
 }
-std::string PsnText(Psn psn) { return absl::StrFormat("PSN 0x%06x", psn.value()); }
 
 SentRequest Describe(const SeenFrame& frame, const Flow& flow) {
   const roce::Packet& packet = frame.packet;
@@ -545,6 +542,10 @@ void LearnMtu(Flow& flow, uint32_t bytes) {
   if (state.sent.empty() || state.sent.back().span != 0) return;
   state.sent.back().span = ReadSpan(state.sent.back().length, bytes);
   MoveNext(flow, state.sent.back().last() + 1);
+}
+
+bool IsAtomic(Operation operation) {
+  return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
 }
 
 bool HasResponse(const SentRequest& sent) {

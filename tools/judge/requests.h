@@ -30,6 +30,8 @@ SentRequest* FindSent(Flow& flow, roce::Psn psn);
 bool MayBeAnswered(Flow& flow, roce::Psn psn);
 // Sets the path MTU from a full packet, if it is unknown and `bytes` is one.
 void LearnMtu(Flow& flow, uint32_t bytes);
+// COMPARE_SWAP or FETCH_ADD.
+bool IsAtomic(roce::Operation operation);
 // Whether its answer is a response of its own: READs, atomics, FLUSH.
 bool HasResponse(const SentRequest& sent);
 void SetAnswered(Flow& flow, SentRequest& sent);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/judge/psn_text.h"
 #include "tools/judge/requests.h"
 
 namespace roci::tools::judge {
@@ -14,13 +15,7 @@ using roce::Distance;
 using roce::Operation;
 using roce::Psn;
 
-std::string PsnText(Psn psn) { return absl::StrFormat("PSN 0x%06x", psn.value()); }
-
 Operation OperationOf(const SentRequest& sent) { return roce::InfoOf(sent.opcode).operation; }
-bool IsAtomic(const SentRequest& sent) {
-  const Operation operation = OperationOf(sent);
-  return operation == Operation::kCompareSwap || operation == Operation::kFetchAdd;
-}
 // Answered by READ responses.
 bool IsRead(const SentRequest& sent) {
   const Operation operation = OperationOf(sent);
@@ -367,7 +362,7 @@ void TakeReadResponse(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter&
 void TakeAtomicResponse(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& out) {
   const Psn psn = frame.packet.psn;
   SentRequest* sent = FindSent(asked, psn);
-  if (sent == nullptr || !IsAtomic(*sent)) {
+  if (sent == nullptr || !IsAtomic(OperationOf(*sent))) {
     out.Missing(Rule::kAtomicUnasked, flow, frame, [&] { return PsnText(psn); });
     return;
   }
