@@ -11,8 +11,9 @@
 #include "tests/fuzz/fuzz.h"
 #include "tools/decode/capture_file.h"
 #include "tools/judge/judge.h"
+#include "tools/judge/psn_gaps.h"
 #include "tools/judge/report.h"
-#include "tools/judge/requests.h"
+#include "tools/judge/sent_requests.h"
 
 namespace roci::tools::judge {
 namespace {

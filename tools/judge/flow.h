@@ -34,9 +34,9 @@ struct SentRequest {
   bool is_answered = false;   // a READ or atomic: all its responses were seen
   bool has_original = false;  // an atomic: `original` is its result
   uint32_t sends = 1;
-  uint32_t length = 0;  // of the payload; of a READ, the length asked for
-  uint64_t va = 0;      // of READs and atomics
-  uint64_t operands = 0;
+  uint32_t length = 0;    // of the payload; of a READ, the length asked for
+  uint64_t va = 0;        // of READs and atomics
+  uint64_t operands = 0;  // of an atomic: a hash of them
   uint64_t original = 0;
   int64_t last_ns = 0;
   uint64_t frame = 0;
@@ -206,6 +206,7 @@ struct Flow {
   FlowTotals totals;
   std::array<uint32_t, kRuleCount> said{};
 
+  bool is_reliable() const { return transport != roce::Transport::kUc; }
   FlowName name() const { return {key.src, key.dst, key.dest_qpn}; }
 };
 

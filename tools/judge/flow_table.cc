@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "tools/judge/requests.h"
+#include "tools/judge/sent_requests.h"
 
 namespace roci::tools::judge {
 namespace {

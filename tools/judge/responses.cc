@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tools/judge/psn_text.h"
-#include "tools/judge/requests.h"
+#include "tools/judge/sent_requests.h"
 
 namespace roci::tools::judge {
 namespace {
