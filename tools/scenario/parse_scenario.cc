@@ -259,17 +259,18 @@ class Parser {
       return;
     }
     out.statuses.clear();
-    if (const auto* const number = node->as_integer()) {
-      out.statuses = {static_cast<int>(number->get())};
-    } else if (const auto* const numbers = node->as_array()) {
-      for (const toml::node& each : *numbers) {
-        out.statuses.push_back(static_cast<int>(each.value_or(int64_t{-1})));
-      }
+    bool fits = true;
+    const auto read = [&](const toml::node& each) {
+      const auto* const status = each.as_integer();
+      fits = fits && status != nullptr && status->get() >= 0 && status->get() <= 255;
+      if (fits) out.statuses.push_back(static_cast<int>(status->get()));
+    };
+    if (const auto* const list = node->as_array()) {
+      for (const toml::node& each : *list) read(each);
+    } else {
+      read(*node);
     }
-    if (out.statuses.empty() ||
-        std::ranges::any_of(out.statuses, [](int status) { return status < 0 || status > 255; })) {
-      keys.Fault("exit", "a status is a number from 0 to 255");
-    }
+    if (!fits || out.statuses.empty()) keys.Fault("exit", "a status is a number from 0 to 255");
   }
 
   void ReadTimes(TomlKeys& keys, std::string_view key, std::vector<Comparison>& out) {

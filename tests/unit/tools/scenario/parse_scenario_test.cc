@@ -144,6 +144,11 @@ TEST(ParseScenario, NamesLineKeyAndNearestRightKey) {
   constexpr WrongCase kCases[] = {
       {"exti = 1", "f.toml:6: program[0].exti: unknown key; the nearest is exit"},
       {"exit = 256", "f.toml:6: program[0].exit: a status is a number from 0 to 255"},
+      {"exit = 4294967296", "program[0].exit: a status is a number from 0 to 255"},
+      {"exit = [0, -4294967296]", "program[0].exit: a status is a number from 0 to 255"},
+      {"exit = [0, 4294967297]", "program[0].exit: a status is a number from 0 to 255"},
+      {"exit = [0, true]", "program[0].exit: a status is a number from 0 to 255"},
+      {"exit = []", "program[0].exit: a status is a number from 0 to 255"},
       {"exit = 'KIL'", "program[0].exit: must be a status"},
       {"when = {ready = 'clint'}", "nothing has the name clint; the nearest is client"},
       {"when = {redy = 'client'}", "program[0].when.redy: unknown key; the nearest is ready"},
