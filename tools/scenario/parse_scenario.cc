@@ -1,6 +1,5 @@
 #include "tools/scenario/parse_scenario.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>

@@ -62,7 +62,7 @@ absl::Status Process::Start(const std::vector<std::string>& command, const std::
     pid_ = 0;
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot start ", command[0]));
   }
-  setpgid(pid_, pid_);  // the child does so as well, whoever is first
+  setpgid(pid_, pid_);  // parent and child both do it: either may be first
   return absl::OkStatus();
 }
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tools/scenario/judge.h"
 #include "tools/scenario/process_set.h"
 #include "tools/scenario/surroundings.h"
 #include "tools/scenario/timeline.h"
+#include "tools/scenario/verdicts.h"
 
 namespace roci::tools {
 namespace {
@@ -52,8 +52,8 @@ std::optional<Outcome> RunScenario(const Scenario& scenario, const RunnerSetting
     absl::Status daemon = surroundings.Start();
     if (daemon.ok()) {
       timeline.Run(outcome.verdicts);
-      JudgePrograms(scenario, timeline.programs(), outcome.verdicts);
-      JudgeRest(scenario, timeline, surroundings, processes, outcome.verdicts);
+      CheckPrograms(scenario, timeline.programs(), outcome.verdicts);
+      CheckRest(scenario, timeline, surroundings, processes, outcome.verdicts);
       daemon = surroundings.End();
     }
     outcome.verdicts.push_back({daemon.ok(), "the daemon runs until it is stopped",

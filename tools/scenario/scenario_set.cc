@@ -32,7 +32,7 @@ constexpr uint64_t kGraceNs = 180'000 * kNsPerMs;
 constexpr size_t kMostAnswerBytes = size_t{16} << 20;
 
 // One run in its process.
-struct Worker {
+struct RunnerProcess {
   pid_t pid = 0;
   const Scenario* scenario = nullptr;
   uint32_t run = 1;
@@ -49,14 +49,14 @@ class ScenarioSet {
 
   absl::StatusOr<uint64_t> Run() {
     absl::Status status = Prepare();
-    while (status.ok() && (!workers_.empty() || (!interrupted_ && next_ < All()))) {
-      while (status.ok() && !interrupted_ && next_ < All() && workers_.size() < settings_.jobs) {
+    while (status.ok() && (!runners_.empty() || (!interrupted_ && next_ < All()))) {
+      while (status.ok() && !interrupted_ && next_ < All() && runners_.size() < settings_.jobs) {
         status = Start();
       }
       Wait();
     }
-    for (const Worker& worker : workers_) kill(worker.pid, SIGTERM);
-    while (!workers_.empty()) Wait();
+    for (const RunnerProcess& runner : runners_) kill(runner.pid, SIGTERM);
+    while (!runners_.empty()) Wait();
     std::error_code ignored;
     if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
     if (!status.ok()) return status;
@@ -97,25 +97,25 @@ class ScenarioSet {
     }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
-    Worker& worker = workers_.emplace_back();
-    worker.answer.Reset(ends[0]);
+    RunnerProcess& runner = runners_.emplace_back();
+    runner.answer.Reset(ends[0]);
     const UniqueFd writer(ends[1]);
-    worker.scenario = &scenario;
-    worker.run = run;
-    worker.deadline_ns = NowNs() + scenario.time_limit_ns + kGraceNs;
+    runner.scenario = &scenario;
+    runner.run = run;
+    runner.deadline_ns = NowNs() + scenario.time_limit_ns + kGraceNs;
     const pid_t parent = getpid();
-    worker.pid = fork();
-    if (worker.pid == 0) RunWorker(scenario, settings, writer.get(), parent);
-    if (worker.pid < 0) {
-      workers_.pop_back();
+    runner.pid = fork();
+    if (runner.pid == 0) RunInChild(scenario, settings, writer.get(), parent);
+    if (runner.pid < 0) {
+      runners_.pop_back();
       return absl::ErrnoToStatus(errno, "fork");
     }
     ++next_;
     return absl::OkStatus();
   }
 
-  [[noreturn]] static void RunWorker(const Scenario& scenario, const RunnerSettings& settings,
-                                     int answer, pid_t parent) {
+  [[noreturn]] static void RunInChild(const Scenario& scenario, const RunnerSettings& settings,
+                                      int answer, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     const std::optional<Outcome> outcome = RunScenario(scenario, settings);
@@ -131,13 +131,13 @@ class ScenarioSet {
     _exit(0);
   }
 
-  // Until a worker answers or ends, a signal comes, or a worker takes too long.
+  // Until a runner answers or ends, a signal comes, or a runner takes too long.
   void Wait() {
     std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
     uint64_t wake_ns = UINT64_MAX;
-    for (const Worker& worker : workers_) {
-      fds.push_back({worker.answer.get(), POLLIN, 0});
-      wake_ns = std::min(wake_ns, worker.deadline_ns);
+    for (const RunnerProcess& runner : runners_) {
+      fds.push_back({runner.answer.get(), POLLIN, 0});
+      wake_ns = std::min(wake_ns, runner.deadline_ns);
     }
     const uint64_t now_ns = NowNs();
     constexpr uint64_t kMostMs = 3'600'000;
@@ -145,14 +145,14 @@ class ScenarioSet {
     poll(fds.data(), fds.size(), static_cast<int>(std::min(left_ms, kMostMs)));
     TakeSignals();
     size_t at = 1;
-    for (auto worker = workers_.begin(); worker != workers_.end(); ++at) {
-      const bool is_late = NowNs() >= worker->deadline_ns;
-      if (is_late) kill(worker->pid, SIGKILL);
-      if (is_late || (fds[at].revents != 0 && !Read(*worker))) {
-        Finish(*worker, is_late);
-        worker = workers_.erase(worker);
+    for (auto runner = runners_.begin(); runner != runners_.end(); ++at) {
+      const bool is_late = NowNs() >= runner->deadline_ns;
+      if (is_late) kill(runner->pid, SIGKILL);
+      if (is_late || (fds[at].revents != 0 && !Read(*runner))) {
+        Finish(*runner, is_late);
+        runner = runners_.erase(runner);
       } else {
-        ++worker;
+        ++runner;
       }
     }
   }
@@ -161,33 +161,33 @@ class ScenarioSet {
     signalfd_siginfo info;
     if (read(signals_.get(), &info, sizeof(info)) != sizeof(info) || interrupted_) return;
     interrupted_ = true;
-    for (const Worker& worker : workers_) kill(worker.pid, SIGTERM);
+    for (const RunnerProcess& runner : runners_) kill(runner.pid, SIGTERM);
   }
 
   // False: the end.
-  static bool Read(Worker& worker) {
+  static bool Read(RunnerProcess& runner) {
     char buffer[65536];
-    const ssize_t count = read(worker.answer.get(), buffer, sizeof(buffer));
+    const ssize_t count = read(runner.answer.get(), buffer, sizeof(buffer));
     if (count < 0) return errno == EINTR || errno == EAGAIN;
-    if (worker.text.size() < kMostAnswerBytes) {
-      worker.text.append(buffer, static_cast<size_t>(count));
+    if (runner.text.size() < kMostAnswerBytes) {
+      runner.text.append(buffer, static_cast<size_t>(count));
     }
     return count > 0;
   }
 
-  void Finish(const Worker& worker, bool is_late) {
+  void Finish(const RunnerProcess& runner, bool is_late) {
     int status = 0;
-    waitpid(worker.pid, &status, 0);
+    waitpid(runner.pid, &status, 0);
     Outcome outcome;
-    const Json answer = Json::parse(worker.text, nullptr, /*allow_exceptions=*/false);
+    const Json answer = Json::parse(runner.text, nullptr, /*allow_exceptions=*/false);
     if (!FromJson(answer, outcome)) {
       if (interrupted_) return;
       outcome = {};
-      outcome.scenario = worker.scenario->name;
+      outcome.scenario = runner.scenario->name;
       outcome.verdicts = {
           {false, "the scenario's runner ends", is_late ? "it took too long" : EndText(status)}};
     }
-    outcome.run = worker.run;
+    outcome.run = runner.run;
     ++reported_;
     report_(outcome);
   }
@@ -197,7 +197,7 @@ class ScenarioSet {
   const std::function<void(const Outcome&)>& report_;
   UniqueFd signals_;
   std::string directory_;
-  std::list<Worker> workers_;
+  std::list<RunnerProcess> runners_;
   uint64_t next_ = 0;
   uint64_t reported_ = 0;
   bool interrupted_ = false;

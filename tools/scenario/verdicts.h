@@ -12,12 +12,12 @@
 namespace roci::tools {
 
 // The exit statuses, times and outputs of the programs. Pure.
-void JudgePrograms(const Scenario& scenario, const std::vector<ProgramRun>& runs,
+void CheckPrograms(const Scenario& scenario, const std::vector<ProgramRun>& runs,
                    std::vector<Verdict>& out);
 
 // Faults' hits and the list `expect`. Asks the daemon again, for at most 3 s, until all holds: it
 // may still be tidying up after the last program.
-void JudgeRest(const Scenario& scenario, const Timeline& timeline, Surroundings& surroundings,
+void CheckRest(const Scenario& scenario, const Timeline& timeline, Surroundings& surroundings,
                ProcessSet& processes, std::vector<Verdict>& out);
 
 }  // namespace roci::tools

@@ -1,4 +1,4 @@
-#include "tools/scenario/judge.h"
+#include "tools/scenario/verdicts.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -14,7 +14,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kSettleLimitNs = 3'000'000'000;
 constexpr uint64_t kPauseNs = 20'000'000;
 
-void JudgeProgram(const ScenarioProgram& about, const ProgramRun& run, std::vector<Verdict>& out) {
+void CheckProgram(const ScenarioProgram& about, const ProgramRun& run, std::vector<Verdict>& out) {
   const std::string expected = absl::StrCat(about.name, " ", about.end.Text());
   if (run.process == nullptr) {
     out.push_back(
@@ -99,12 +99,12 @@ Verdict Judge(const Expectation& expectation, const Timeline& timeline,
 
 }  // namespace
 
-void JudgePrograms(const Scenario& scenario, const std::vector<ProgramRun>& runs,
+void CheckPrograms(const Scenario& scenario, const std::vector<ProgramRun>& runs,
                    std::vector<Verdict>& out) {
-  for (size_t i = 0; i < runs.size(); ++i) JudgeProgram(scenario.programs[i], runs[i], out);
+  for (size_t i = 0; i < runs.size(); ++i) CheckProgram(scenario.programs[i], runs[i], out);
 }
 
-void JudgeRest(const Scenario& scenario, const Timeline& timeline, Surroundings& surroundings,
+void CheckRest(const Scenario& scenario, const Timeline& timeline, Surroundings& surroundings,
                ProcessSet& processes, std::vector<Verdict>& out) {
   const uint64_t deadline_ns = NowNs() + kSettleLimitNs;
   for (;;) {
