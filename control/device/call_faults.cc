@@ -105,8 +105,7 @@ CallFaults::Fate CallFaults::Apply(uint32_t command, std::string_view program, r
         (!settings.program.empty() && settings.program != program)) {
       continue;
     }
-    if (!settings.when.Chooses(++fault.matched)) continue;
-    if (settings.when.times != 0 && fault.hit >= settings.when.times) continue;
+    if (!settings.when.Takes(++fault.matched, fault.hit)) continue;
     ++fault.hit;
     fate.delay_ns = std::min(fate.delay_ns + settings.delay_ns, CallFaultSettings::kMostDelayNs);
     if (fate.error != 0 || settings.error == 0) continue;

@@ -25,17 +25,19 @@ struct FaultOccasions {
   bool IsInTime(uint64_t age_ns) const {
     return age_ns >= after_ns && (for_ns == 0 || age_ns - after_ns < for_ns);
   }
-  // `number`: of the occasion among those that match, from 1. `times` is not considered.
-  bool Chooses(uint64_t number) const {
+  // Whether an occasion is hit. `number`: among those that match, from 1. `hits`: those before it
+  // that were hit.
+  bool Takes(uint64_t number, uint64_t hits) const {
+    if (times != 0 && hits >= times) return false;
     if (number < nth || (number - nth) % every != 0) return false;
     return chance == kAlways || memory::SplitMix::At(seed, number) >> 32 < chance;
   }
   // Counts an occasion that matches, and whether it is hit. Any thread.
   bool Count(std::atomic<uint64_t>& matched, std::atomic<uint64_t>& hits) const {
-    if (!Chooses(matched.fetch_add(1, std::memory_order_relaxed) + 1)) return false;
+    const uint64_t number = matched.fetch_add(1, std::memory_order_relaxed) + 1;
     uint64_t hit = hits.load(std::memory_order_relaxed);
     do {
-      if (times != 0 && hit >= times) return false;
+      if (!Takes(number, hit)) return false;
     } while (!hits.compare_exchange_weak(hit, hit + 1, std::memory_order_relaxed));
     return true;
   }

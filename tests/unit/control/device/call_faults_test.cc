@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <set>
 #include <string>
@@ -46,6 +47,29 @@ TEST(CallFaultsTest, TheNthCallOfAVerbFails) {
   EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "a", kNow).error, 0);
   EXPECT_EQ(faults.all()[0].matched, 3u);
   EXPECT_EQ(faults.all()[0].hit, 1u);
+}
+
+TEST(CallFaultsTest, HitTheOccasionsThatFaultsOfPacketsHit) {
+  constexpr dataplane::FaultOccasions kOccasions[] = {
+      {},
+      {.nth = 5, .every = 3},
+      {.nth = 4, .times = 2},
+      {.every = 2, .chance = dataplane::kAlways / 3, .seed = 7, .times = 9},
+  };
+  for (const dataplane::FaultOccasions& when : kOccasions) {
+    CallFaults faults;
+    CallFaultSettings settings = Failing("reg_mr", ENOMEM);
+    settings.when = when;
+    ASSERT_TRUE(faults.Add(1, settings, kNow).ok());
+    std::atomic<uint64_t> matched = 0, hits = 0;
+    for (int i = 0; i < 100; ++i) {
+      const bool is_hit = when.Count(matched, hits);
+      EXPECT_EQ(faults.Apply(ROCI_ABI_REG_MR, "a", kNow).error != 0, is_hit) << i;
+    }
+    EXPECT_EQ(faults.all()[0].matched, 100u);
+    EXPECT_EQ(faults.all()[0].hit, hits);
+    EXPECT_GT(hits, 0u);
+  }
 }
 
 TEST(CallFaultsTest, OnlyProgramsOfTheNameAndInTheTime) {
