@@ -1,10 +1,13 @@
 // roci event: raises an asynchronous event of verbs in programs
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "control/manage/event_table.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
 #include "tools/show/manage_client.h"
@@ -39,6 +42,18 @@ Examples:
   roci event roci0 qp_fatal --qp 18
   roci event roci0 cq_err --cq 1711341              # a handle as in `roci show cqs`
   roci event roci0 device_fatal)";
+
+constexpr bool IsOfName(char c) { return c == '_' || (c >= 'a' && c <= 'z'); }
+// Whether the manual's list, which is before the examples, has the name as a word.
+constexpr bool IsInManual(std::string_view name) {
+  constexpr std::string_view kText =
+      std::string_view(kManual).substr(0, std::string_view(kManual).find("Examples:"));
+  for (size_t at = kText.find(name); at != kText.npos; at = kText.find(name, at + 1)) {
+    if (!IsOfName(kText[at - 1]) && !IsOfName(kText[at + name.size()])) return true;
+  }
+  return false;
+}
+static_assert(std::ranges::all_of(control::kEventTable, IsInManual, &control::EventRow::name));
 
 struct EventOptions {
   std::string device;

@@ -1,12 +1,12 @@
 #include "control/manage/event_requests.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "control/manage/event_table.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
@@ -20,72 +20,30 @@ using Json = nlohmann::json;
 // The port number in events; devices have one.
 constexpr uint64_t kPortNumber = 1;
 
-// The object that an event names, and the change of state that comes with it.
-enum class About : uint8_t {
-  kPort,             // nothing
-  kLink,             // the link is set down or up, which raises it
-  kDevice,           // the device's sessions end, which raises it
-  kQueuePair,        // nothing
-  kFailedQueuePair,  // the queue pair goes to ERR
-  kFailedWorkQueue,  // as its kind
-  kCompletionQueue,  // it has overflowed, and its queue pairs go to ERR
-  kReceiveQueue,     // nothing
-  kBrokenReceiveQueue,
-};
-
-struct EventRow {
-  std::string_view name;
-  uint32_t number;
-  About about;
-};
-
-constexpr auto kEvents = std::to_array<EventRow>({
-    {"cq_err", dataplane::kEventCqError, About::kCompletionQueue},
-    {"qp_fatal", dataplane::kEventQpFatal, About::kFailedQueuePair},
-    {"qp_req_err", dataplane::kEventQpRequestError, About::kFailedQueuePair},
-    {"qp_access_err", dataplane::kEventQpAccessError, About::kFailedQueuePair},
-    {"comm_est", dataplane::kEventCommunicationEstablished, About::kQueuePair},
-    {"sq_drained", dataplane::kEventSendQueueDrained, About::kQueuePair},
-    {"path_mig", dataplane::kEventPathMigrated, About::kQueuePair},
-    {"path_mig_err", dataplane::kEventPathRequestError, About::kQueuePair},
-    {"qp_last_wqe_reached", dataplane::kEventLastWqeReached, About::kQueuePair},
-    {"device_fatal", dataplane::kEventDeviceFatal, About::kDevice},
-    {"port_active", dataplane::kEventPortActive, About::kLink},
-    {"port_err", dataplane::kEventPortError, About::kLink},
-    {"lid_change", dataplane::kEventLidChange, About::kPort},
-    {"pkey_change", dataplane::kEventPkeyChange, About::kPort},
-    {"sm_change", dataplane::kEventSmChange, About::kPort},
-    {"client_reregister", dataplane::kEventClientReregister, About::kPort},
-    {"gid_change", dataplane::kEventGidChange, About::kPort},
-    {"srq_err", dataplane::kEventSrqError, About::kBrokenReceiveQueue},
-    {"srq_limit_reached", dataplane::kEventSrqLimitReached, About::kReceiveQueue},
-    {"wq_fatal", dataplane::kEventWorkQueueFatal, About::kFailedWorkQueue},
-});
-
 absl::StatusOr<const EventRow*> RequestedEvent(const Json& request) {
   const absl::StatusOr<std::string> name = RequestText(request, "event");
   if (!name.ok()) return name.status();
-  const auto found =
-      std::ranges::find(kEvents, std::string_view(*name), [](const EventRow& e) { return e.name; });
-  if (found != kEvents.end()) return &*found;
+  const auto found = std::ranges::find(kEventTable, std::string_view(*name),
+                                       [](const EventRow& e) { return e.name; });
+  if (found != kEventTable.end()) return &*found;
   std::vector<std::string_view> names;
-  for (const EventRow& event : kEvents) names.push_back(event.name);
+  for (const EventRow& event : kEventTable) names.push_back(event.name);
   return absl::InvalidArgumentError(absl::StrCat("there is no event ", *name, "; the nearest is ",
                                                  std::string(NearestName(*name, names))));
 }
 
 // The key that names the object of such an event; null: none.
-const char* KeyOf(About about) {
-  switch (about) {
-    case About::kQueuePair:
-    case About::kFailedQueuePair:
+const char* KeyOf(EventTarget target) {
+  switch (target) {
+    case EventTarget::kQueuePair:
+    case EventTarget::kFailedQueuePair:
       return "qp";
-    case About::kFailedWorkQueue:
+    case EventTarget::kFailedWorkQueue:
       return "wq";
-    case About::kCompletionQueue:
+    case EventTarget::kCompletionQueue:
       return "cq";
-    case About::kReceiveQueue:
-    case About::kBrokenReceiveQueue:
+    case EventTarget::kReceiveQueue:
+    case EventTarget::kBrokenReceiveQueue:
       return "srq";
     default:
       return nullptr;
@@ -148,7 +106,7 @@ absl::StatusOr<Target<Record>> FindTarget(const SessionServer& sessions, const D
 // Each returns how many programs get the event.
 absl::StatusOr<size_t> RaiseForQueuePair(const SessionServer& sessions, const Device& device,
                                          const Wanted& wanted, const EventRow& event) {
-  const bool is_work_queue = event.about == About::kFailedWorkQueue;
+  const bool is_work_queue = event.target == EventTarget::kFailedWorkQueue;
   const auto target = FindTarget<QpRecord>(
       sessions, device, wanted, [](const Session& session) -> auto& { return session.qps(); },
       [&](uint32_t, const QpRecord& record) {
@@ -157,7 +115,7 @@ absl::StatusOr<size_t> RaiseForQueuePair(const SessionServer& sessions, const De
   if (!target.ok()) return target.status();
   dataplane::ShardClient& shard = *target->session->shard();
   dataplane::QueuePair& qp = *target->record->qp;
-  if (event.about != About::kQueuePair) {
+  if (event.target != EventTarget::kQueuePair) {
     roce::QpAttributes error;
     error.state = roce::QpState::kErr;
     const auto modified = shard.Do(dataplane::ModifyQueuePair{qp, error, roce::kAttrState});
@@ -191,7 +149,7 @@ absl::StatusOr<size_t> RaiseForReceiveQueue(const SessionServer& sessions, const
   if (!target.ok()) return target.status();
   dataplane::ShardClient& shard = *target->session->shard();
   dataplane::SharedReceiveQueue& srq = *target->record->srq;
-  if (event.about == About::kReceiveQueue) {
+  if (event.target == EventTarget::kReceiveQueue) {
     return shard.Do(dataplane::RaiseReceiveQueueEvent{srq, event.number}) ? 1 : 0;
   }
   if (!shard.Do(dataplane::BreakReceiveQueue{srq})) {
@@ -233,13 +191,13 @@ absl::StatusOr<size_t> SetLink(const SessionServer& sessions, const Device& devi
 
 absl::StatusOr<size_t> RaiseForObject(const SessionServer& sessions, const Device& device,
                                       const Json& request, const EventRow& event) {
-  const absl::StatusOr<Wanted> wanted = RequestedObject(request, KeyOf(event.about));
+  const absl::StatusOr<Wanted> wanted = RequestedObject(request, KeyOf(event.target));
   if (!wanted.ok()) return wanted.status();
-  switch (event.about) {
-    case About::kCompletionQueue:
+  switch (event.target) {
+    case EventTarget::kCompletionQueue:
       return RaiseForCompletionQueue(sessions, device, *wanted);
-    case About::kReceiveQueue:
-    case About::kBrokenReceiveQueue:
+    case EventTarget::kReceiveQueue:
+    case EventTarget::kBrokenReceiveQueue:
       return RaiseForReceiveQueue(sessions, device, *wanted, event);
     default:
       return RaiseForQueuePair(sessions, device, *wanted, event);
@@ -247,7 +205,7 @@ absl::StatusOr<size_t> RaiseForObject(const SessionServer& sessions, const Devic
 }
 
 absl::Status CheckKeys(const Json& request, const EventRow& event) {
-  const char* const wanted = KeyOf(event.about);
+  const char* const wanted = KeyOf(event.target);
   for (const std::string_view key : {"qp", "wq", "cq", "srq", "pid"}) {
     if (!request.contains(key)) continue;
     if (wanted != nullptr && (key == wanted || key == "pid")) continue;
@@ -268,14 +226,14 @@ absl::StatusOr<Json> RunEventCommand(const Services& services, SessionServer& se
   const EventRow& event = **found;
   if (absl::Status status = CheckKeys(request, event); !status.ok()) return status;
   absl::StatusOr<size_t> programs = SessionsOf(sessions, **device);
-  switch (event.about) {
-    case About::kPort:
+  switch (event.target) {
+    case EventTarget::kPort:
       programs = RaiseForPort(sessions, **device, event);
       break;
-    case About::kLink:
+    case EventTarget::kLink:
       programs = SetLink(sessions, **device, links, event, now);
       break;
-    case About::kDevice:
+    case EventTarget::kDevice:
       sessions.EndAll(**device);
       break;
     default:

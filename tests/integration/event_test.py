@@ -4,6 +4,7 @@
 Usage: event_test.py ROCI ROCID PLUGIN EVENT_PROBE [unittest arguments]
 """
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -48,6 +49,15 @@ class EventTest(unittest.TestCase):
         done = self.event(*arguments)
         self.assertEqual((done.returncode, done.stdout), (0, f'{DEVICE}: {arguments[0]} in 1 program\n'), done.stderr)
         self.assertEqual(probe.stdout.readline(), f'{event_of}; qp {states[0]}, qp with srq {states[1]}\n')
+
+    def test_the_help_lists_events_that_the_daemon_knows(self):
+        text = subprocess.run([PROGRAMS.roci, 'event', '--help'], capture_output=True, text=True, check=True).stdout
+        rows = re.findall(r'^ {4}([a-z_]+(?:, [a-z_]+)*)(?: {2}.*)?$', text.split('one of these:')[1].split('Examples:')[0], re.MULTILINE)
+        names = [name for row in rows for name in row.split(', ')]
+        self.assertEqual((len(names), len(set(names))), (20, 20))
+        for name in names:
+            # No event has this object: each is refused for it, not for its name.
+            self.assertRegex(self.event(name, '--qp', '16777215').stderr, 'no program has qp|has no "qp"', name)
 
     def test_events_of_queue_pairs(self):
         only_events = {'comm_est': 'communication established', 'sq_drained': 'SQ drained', 'path_mig': 'path migration successful',
