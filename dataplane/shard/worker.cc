@@ -203,6 +203,10 @@ void Worker::RingAll(uint32_t count) {
 // visited once.
 void Worker::Ring(QueuePair& qp) {
   qp.NoteRing(shard_, now_);
+  // SettleCopies lists it. Listed before, it would be first in every round, and with others like it
+  // use up the visits of all.
+  if (qp.is_waiting_for_copies(shard_)) [[unlikely]]
+    return;
   AwaitTurn(qp);
 }
 

@@ -216,7 +216,7 @@ class FairnessTest : public ::testing::Test {
 
   bool process_vm_ = false;
 
- private:
+  User& user(size_t i) { return *users_[i]; }
   void RunRounds(uint32_t rounds) {
     for (uint32_t i = 0; i < rounds; ++i) {
       g_worker->RunOnce();
@@ -226,6 +226,8 @@ class FairnessTest : public ::testing::Test {
       }
     }
   }
+
+ private:
   Got Count() const {
     Got got;
     for (const auto& user : users_) {
@@ -315,6 +317,39 @@ TEST_F(FairnessTest, RequesterAndResponderSideAreFair) {
     EXPECT_GE(share, 0.5 * kOneOfMany);
     EXPECT_LE(share, 2 * kOneOfMany);
   }
+}
+
+// A program whose memory stalls rings queue pairs that wait for it, over and over.
+TEST_F(FairnessTest, QueuePairsThatWaitForCopiesTakeNoTurns) {
+  constexpr uint32_t kRung = 200;
+  constexpr uint32_t kRounds = 100;
+  AddUser(1, {});
+  AddUser(kRung, {});
+  Requests& stalled = user(1).requests;
+  const auto on_copies = [&](auto&& f) {
+    g_dataplane->lcore(0).Call([&](const dataplane::OnShard& shard) {
+      f(shard, stalled.queue_pair(0).qp().host(shard).copies());
+    });
+  };
+  on_copies([](const dataplane::OnShard& shard, dataplane::AppCopies& copies) {
+    copies.Begin(shard);  // and it does not end
+  });
+  user(0).requests.Start();
+  stalled.Start();
+  RunRounds(kRounds);
+  uint64_t before = user(0).requests.done_bytes();
+  RunRounds(kRounds);
+  const uint64_t undisturbed = user(0).requests.done_bytes() - before;
+  before += undisturbed;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    for (uint32_t i = 0; i < kRung; ++i) stalled.queue_pair(i).RingDoorbell();
+    RunRounds(1);
+  }
+  EXPECT_GT(user(0).requests.done_bytes() - before, undisturbed / 2);
+  on_copies([](const dataplane::OnShard& shard, dataplane::AppCopies& copies) {
+    copies.Settle(shard);
+    copies.VisitWaiting(shard, [](dataplane::QueuePair&) {});
+  });
 }
 
 }  // namespace

@@ -168,7 +168,10 @@ void AppQp::PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges) {
 
 void AppQp::Publish(roci_abi_queue* queue, uint32_t producer) {
   std::atomic_ref(queue->producer).exchange(producer, std::memory_order_seq_cst);
-  if (std::atomic_ref(queue->armed).load(std::memory_order_relaxed) == 0) return;
+  if (std::atomic_ref(queue->armed).load(std::memory_order_relaxed) != 0) RingDoorbell();
+}
+
+void AppQp::RingDoorbell() {
   auto* page = reinterpret_cast<roci_abi_doorbells*>(doorbells_.data());
   const uint32_t handle = qp_->handle();
   const auto set = [](uint64_t& word, uint32_t bit) {

@@ -79,6 +79,8 @@ class AppQp {
   void PostRecv(uint64_t wr_id, const std::vector<roci_abi_sge>& sges);
   // Publishes the posted entries and rings the doorbell if the queue is armed.
   void Ring();
+  // Rings even if nothing was posted or the queue is not armed.
+  void RingDoorbell();
   // To RESET: indices start again.
   void Forget() { send_producer_ = recv_producer_ = 0; }
   void set_send_producer(uint32_t value) { send_producer_ = value; }
