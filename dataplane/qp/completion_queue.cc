@@ -59,6 +59,7 @@ bool CompletionQueue::MakeRoom(const OnShard& shard) {
 void CompletionQueue::Overflow(const OnShard& shard) {
   if (overflowed()) return;
   overflowed_.store(true, std::memory_order_relaxed);
+  consumer_ = producer_ - capacity_;  // it looks full, so that Write asks MakeRoom
   events_->NoteOverflow(shard, *this);
   std::atomic_ref(header_->overflowed).store(1, std::memory_order_relaxed);
   if (context_.SendAsyncEvent(shard, user_handle(), kEventCqError)) {

@@ -177,6 +177,17 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
   EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
 }
 
+// As `roci event` does it.
+TEST_F(CompletionQueueTest, AQueueThatIsBrokenWithRoomTakesNoMoreEntries) {
+  Write(cq_, 1);
+  node_.client().lcore().Call([&](const dataplane::OnShard& shard) { cq_.cq()->Overflow(shard); });
+  Write(cq_, 2);
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(cq_.Poll(&cqe));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  EXPECT_FALSE(cq_.Poll(&cqe));
+}
+
 TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
   cq_.cq()->IgnoreOverrun();
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
