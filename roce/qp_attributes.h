@@ -35,6 +35,11 @@ constexpr bool IsConnected(QpType type) {
   return type != QpType::kUd && type != QpType::kRawPacket;
 }
 
+// Types whose requests are acknowledged. Only these can keep early packets.
+constexpr bool IsReliable(QpType type) {
+  return type == QpType::kRc || type == QpType::kXrcSend || type == QpType::kXrcRecv;
+}
+
 // "RESET", "RTS", ...
 const char* QpStateName(QpState state);
 

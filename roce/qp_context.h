@@ -11,7 +11,7 @@
 namespace roci::roce {
 
 struct QpLimits {
-  // Unacknowledged PSNs in flight; a READ counts as one when it is sent. 2 .. 2^20.
+  // PSNs in flight before a packet is sent; a sent READ counts with all its PSNs. 2 .. 2^20.
   uint32_t window_packets = 128;
   // A message longer than this asks for an ACK every so many packets. 1 .. window_packets.
   uint16_t ack_every_packets = 32;
@@ -67,7 +67,7 @@ struct QpContext {
   // Whether ACKs say how many receives are posted (IBTA vol 1, 9.7.7.2): of a shared receive queue,
   // no queue pair knows what it will get.
   bool GivesCredits() const { return config.type == QpType::kRc && !config.uses_srq; }
-  bool IsReliable() const { return !HasSendErrorState() && config.type != QpType::kRawPacket; }
+  bool IsReliable() const { return roce::IsReliable(config.type); }
   // Whether a failed send request leads to SQE; otherwise to ERR.
   bool HasSendErrorState() const {
     return config.type == QpType::kUc || config.type == QpType::kUd;

@@ -14,7 +14,7 @@ namespace roci::roce {
 class ReorderWindow {
  public:
   // How far ahead of the missing packet a packet may be, in PSNs. With a path MTU of 4096 these are
-  // 840 us of traffic at 10 Gb/s; a requester of this project has at most 128 PSNs in flight.
+  // 840 us of traffic at 10 Gb/s.
   static constexpr uint32_t kPackets = 256;
   static constexpr uint32_t kMostGaps = 32;
 

@@ -43,9 +43,12 @@ bool Requester<Host>::MustKeep(Host& host, TimeNs now, const Packet& packet,
   AcknowledgeBefore(host, now, missing);  // it shows that what comes before was executed
   ReorderState& state = *context_.reorder;
   if (packet.info->operation == Operation::kAcknowledge) {
-    if (!state.acknowledged_ahead || Distance(state.acknowledged_end, end) > 0) {
-      state.acknowledged_end = end;
+    const bool is_newest = !state.acknowledged_ahead || Distance(state.acknowledged_end, end) > 0;
+    if (!is_newest && packet.ext.aeth.kind() == AethKind::kAck) {
+      effects.reason = DropReason::kKeptDuplicate;
+      return true;
     }
+    if (is_newest) state.acknowledged_end = end;
     state.acknowledged_ahead = true;
   } else {
     switch (state.responses.Note(missing, packet.psn, 1, now)) {

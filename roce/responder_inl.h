@@ -157,7 +157,7 @@ PacketEffects Responder<Host>::HandleEarly(Host& host, TimeNs now, const Packet&
       case ReorderWindow::Arrival::kNew:
         host.Count(QpCounter::kKeptRequests);
         awaits_kept_ = true;
-        SetReorderDeadline(now);
+        if (context_.reorder->requests.Missing() != nullptr) SetReorderDeadline(now);
         return {.early = EarlyAction::kKeep};
       case ReorderWindow::Arrival::kDuplicate:
         return {DropReason::kKeptDuplicate};
@@ -175,19 +175,22 @@ template <class Host>
 void Responder<Host>::SetReorderDeadline(TimeNs now) {
   ReorderState& state = *context_.reorder;
   const ReorderWindow::Gap* missing = state.requests.Missing();
-  if (missing == nullptr) {
+  if (!awaits_kept_) {
     state.request_deadline = kNever;
-  } else if (!gap_reported_) {
-    state.request_deadline = missing->since + context_.config.limits.reorder_wait_ns;
-  } else {
+  } else if (missing == nullptr) {
+    // The next packet was offered and is not handled: it waits for copies, or was dropped.
     state.request_deadline = now + kLongestKeptNs;
+  } else {
+    // From the age of the gap: packets behind it must not prolong the wait.
+    state.request_deadline = missing->since + context_.config.limits.reorder_wait_ns +
+                             (gap_reported_ ? kLongestKeptNs : 0);
   }
 }
 
 template <class Host>
 void Responder<Host>::HandleTimeout(TimeNs now) {
   if (now < context_.reorder->request_deadline) return;
-  if (gap_reported_) return ForgetKept();
+  if (gap_reported_ || context_.reorder->requests.Missing() == nullptr) return ForgetKept();
   all_kept_ = true;
   AskForExpected();
   SetReorderDeadline(now);

@@ -30,11 +30,6 @@ bool HasTags(const QueuePairConfig& config) {
   return config.srq != nullptr && config.srq->tags() != nullptr;
 }
 
-bool KeepsOrder(roce::QpType type) {
-  return type == roce::QpType::kRc || type == roce::QpType::kXrcSend ||
-         type == roce::QpType::kXrcRecv;
-}
-
 // There are no more work requests in flight than PSNs.
 uint32_t RecordCount(const QueuePairConfig& config) {
   const uint32_t entries = HasTags(config) ? TagReceiver::kSendEntries : config.max_send_wr;
@@ -86,7 +81,7 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
   core_config.uses_srq = config.srq != nullptr || config.type == roce::QpType::kXrcRecv;
   core_config.limits = config.limits;
   auto tags = HasTags(config) ? std::make_unique<TagReceiver>(*config.srq) : nullptr;
-  auto reordering = config.limits.reorder_wait_ns != 0 && KeepsOrder(config.type)
+  auto reordering = config.limits.reorder_wait_ns != 0 && roce::IsReliable(config.type)
                         ? std::make_unique<Reordering>()
                         : nullptr;
   return std::unique_ptr<QueuePair>(new QueuePair(

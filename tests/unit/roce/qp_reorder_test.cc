@@ -111,6 +111,40 @@ TEST(ReorderedRequests, AreNotKeptForEver) {
   EXPECT_EQ(node.PollAll().size(), 1u) << "still one NAK";
 }
 
+// The owner may have no room for a frame whose payload cannot be placed yet.
+TEST(ReorderedRequests, AreForgottenWhenTheNextOneWasOfferedAndDropped) {
+  Node node(Tolerant());
+  node.Receive(WritePacket(1, 4));
+  node.Receive(WritePacket(0, 4));
+  ASSERT_EQ(node.effects.early, EarlyAction::kOfferKept);
+  node.Receive(WritePacket(2, 4));
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
+  EXPECT_EQ(node.qp.NextTimeout(), node.now + kLongestKeptNs);
+  ASSERT_TRUE(node.PassTimeout());
+  EXPECT_FALSE(node.qp.Upkeep().awaits_kept);
+  node.Receive(WritePacket(3, 4));
+  EXPECT_EQ(node.effects.early, EarlyAction::kKeep);
+  ASSERT_TRUE(node.PassTimeout());
+  const auto answers = node.PollAll();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].tx.psn, kRqPsn + 1);
+}
+
+TEST(ReorderedRequests, LaterOnesDoNotProlongTheWait) {
+  Node node(Tolerant());
+  const TimeNs begin = node.now;
+  node.Receive(WritePacket(1, 200));
+  ASSERT_TRUE(node.PassTimeout());
+  for (uint32_t i = 2; i < 100; ++i) {
+    node.now += kLongestKeptNs / 200;
+    node.Receive(WritePacket(i, 200));
+    ASSERT_EQ(node.effects.early, EarlyAction::kKeep);
+  }
+  EXPECT_EQ(node.qp.NextTimeout(), begin + kWaitNs + kLongestKeptNs);
+  ASSERT_TRUE(node.PassTimeout());
+  EXPECT_FALSE(node.qp.Upkeep().awaits_kept);
+}
+
 TEST(ReorderedRequests, AreForgottenInErrorAndBehindAnRnrNak) {
   Node node(Tolerant());
   node.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8));
@@ -199,6 +233,16 @@ TEST_F(ReorderedResponses, ImplyANakAtOnceWithoutRoom) {
   node_.Receive(Response(1));
   EXPECT_EQ(node_.effects.reason, DropReason::kOutOfSequence);
   EXPECT_EQ(node_.PollAll().size(), 2u);
+}
+
+TEST_F(ReorderedResponses, OnlyTheNewestAckIsKept) {
+  node_.host.PostSend(WorkOpcode::kRdmaWrite, 8);
+  ASSERT_EQ(node_.Run().size(), 1u);
+  node_.Receive(MakeAck(kSqPsn + 4));
+  EXPECT_EQ(node_.effects.early, EarlyAction::kKeep);
+  EXPECT_EQ(node_.Receive(MakeAck(kSqPsn + 4)), DropReason::kKeptDuplicate);
+  EXPECT_EQ(node_.Receive(MakeAck(kSqPsn + 3)), DropReason::kKeptDuplicate);
+  EXPECT_EQ(node_.effects.early, EarlyAction::kNone);
 }
 
 TEST_F(ReorderedResponses, AFatalNakIsNotKept) {
