@@ -320,7 +320,8 @@ void ReadPortSettings(TomlReader& reader, const DeviceConfig& device,
   }
 }
 
-// The upper limit: a retransmission after a timeout of the peer must not come sooner.
+// The upper limit: below the ACK timeouts that peers commonly have (67 ms or more), after which
+// they send everything again.
 void ReadReordering(TomlReader& reader, DeviceConfig& out) {
   reader.Parsed("reorder", "one of \"go_back_n\", \"tolerate\"",
                 [&](const std::string& text) { return Lookup(kReorderUses, text, out.reorder); });

@@ -114,6 +114,10 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
       resources_(std::move(resources)),
       tags_(std::move(tags)) {
   timer_.owner = this;
+  if (reordering_ != nullptr) {
+    reordering_->frames.of_user =
+        context != nullptr ? &context->copies().use()->early : &shard.early->of_domains();
+  }
   host_.send_queue().SetArmed(true);
 }
 

@@ -14,7 +14,7 @@
 #include "dataplane/base/resource_storage.h"
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/timer_wheel.h"
-#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/early_frames.h"
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/queue_pair_path.h"
 #include "dataplane/qp/rss_group.h"
@@ -181,14 +181,14 @@ class alignas(kCacheLineBytes) QueuePair {
 
   // ---- On the shard: early packets
   // Only of a queue pair that keeps early packets.
-  KeptFrames::List& kept(const OnShard&) { return reordering_->kept; }
-  bool keeps_frames(const OnShard&) const { return keeps_frames_; }
+  EarlyFrames::List& early(const OnShard&) { return reordering_->frames; }
+  bool has_early_frames(const OnShard&) const { return has_early_frames_; }
   // The packet is counted as received when it is due.
-  void NoteKept(const OnShard&) {
-    keeps_frames_ = true;
+  void NoteEarly(const OnShard&) {
+    has_early_frames_ = true;
     --rx_packets_;
   }
-  void NoteNoneKept(const OnShard&) { keeps_frames_ = false; }
+  void NoteNoEarly(const OnShard&) { has_early_frames_ = false; }
 
   // ---- On the shard: the lists of the loop
   // True: it was not in the list of this receive burst.
@@ -237,7 +237,7 @@ class alignas(kCacheLineBytes) QueuePair {
 
   struct Reordering {
     roce::ReorderState state;
-    KeptFrames::List kept;
+    EarlyFrames::List frames;
   };
 
   QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
@@ -274,7 +274,7 @@ class alignas(kCacheLineBytes) QueuePair {
   bool wants_turn_ = false;         // in the active list because it has something to send
   bool keeps_turn_ = false;         // first in the active list when it is pushed
   uint16_t turn_excess_bytes_ = 0;  // sent beyond its last turn
-  bool keeps_frames_ = false;       // in reordering_->kept
+  bool has_early_frames_ = false;   // in reordering_->frames
   uint64_t tx_packets_ = 0;
   uint64_t rx_packets_ = 0;
   uint64_t drops_ = 0;

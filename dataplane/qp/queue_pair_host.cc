@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "dataplane/qp/completion_fault.h"
-#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/early_frames.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/receive_queue_table.h"
 #include "dataplane/qp/shard_services.h"
@@ -144,7 +144,7 @@ void QueuePairHost::ForgetReceiveQueue(const SharedReceiveQueue& queue) {
 }
 
 bool QueuePairHost::HasRoomToKeep() const {
-  return services_.shard->kept->HasRoom(OnThisShard(), queue_pair_->kept(OnThisShard()));
+  return services_.shard->early->HasRoom(OnThisShard(), queue_pair_->early(OnThisShard()));
 }
 
 MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {

@@ -13,7 +13,7 @@ namespace roci::dataplane {
 class AppCopies;
 class CompletionEvents;
 class Counter;
-class KeptFrames;
+class EarlyFrames;
 class QueuePair;
 
 class DurableService {
@@ -34,7 +34,7 @@ struct ShardServices {
   CompletionEvents* events = nullptr;
   std::vector<AppCopies*>* collecting = nullptr;  // those with copies to run
   DurableService* durable = nullptr;
-  KeptFrames* kept = nullptr;        // early packets
+  EarlyFrames* early = nullptr;      // early packets
   Counter* memory_faults = nullptr;  // copies from or to program memory that failed
   Counter* async_events = nullptr;   // sent
   OnShardForHosts token;

@@ -319,7 +319,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 void Worker::RemoveQueuePair(QueuePair& qp) {
   --queue_pairs_;
   qp.LeaveCopies(shard_);
-  if (qp.keeps_frames(shard_)) DropKept(qp);
+  if (qp.has_early_frames(shard_)) DropEarly(qp);
   DeviceLane::Of(qp.lane()).Remove(shard_, qp);
   turns_.Remove(ShareOf(qp), qp);
   ForgetDurable(qp);

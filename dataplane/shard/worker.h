@@ -18,7 +18,7 @@
 #include "dataplane/base/timer_wheel.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
-#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/early_frames.h"
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/rings/doorbells.h"
 #include "dataplane/shard/device_lane.h"
@@ -161,9 +161,9 @@ class Worker final : public DurableService {
                                    const roce::Packet& packet);
   bool HandleEarly(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet, rte_mbuf* frame,
                    roce::EarlyAction action);
-  void DeliverKept(DeviceLane& lane, QueuePair& qp);
+  void DeliverEarly(DeviceLane& lane, QueuePair& qp);
   rte_mbuf* TakeDue(QueuePair& qp);
-  void DropKept(QueuePair& qp);
+  void DropEarly(QueuePair& qp);
   void Touch(QueuePair& qp);
   void VisitTouched();
   void VisitAfterPackets(QueuePair& qp);
@@ -306,8 +306,8 @@ class Worker final : public DurableService {
   std::atomic<const CopyUse*> memory_in_use_{nullptr};
   uint32_t changes_seen_ = 0;  // of CopyUse::changes()
   RecordPool records_;
-  KeptFrames kept_;
-  bool delivers_kept_ = false;  // DeliverKept is running
+  EarlyFrames early_;
+  bool delivers_early_ = false;  // DeliverEarly is running
   // Queue pairs whose doorbells were rung.
   std::array<QueuePair*, kMostDoorbellsPerRound> rung_;
   // Queue pairs that were armed again and are checked once more after the fence.
@@ -342,7 +342,7 @@ class Worker final : public DurableService {
                                 .events = &events_,
                                 .collecting = &collecting_,
                                 .durable = this,
-                                .kept = &kept_,
+                                .early = &early_,
                                 .memory_faults = &stats_.memory_faults,
                                 .async_events = &stats_.async_events,
                                 .token = OnShardForHosts(shard_)};

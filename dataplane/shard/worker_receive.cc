@@ -199,19 +199,19 @@ roce::PacketEffects Worker::HandlePacket(QueuePair& qp, const AppCopies* copies,
 bool Worker::HandleEarly(DeviceLane& lane, QueuePair& qp, const roce::Packet& packet,
                          rte_mbuf* frame, roce::EarlyAction action) {
   if (action == roce::EarlyAction::kOfferKept) {
-    DeliverKept(lane, qp);
+    DeliverEarly(lane, qp);
     return false;
   }
-  kept_.Keep(shard_, qp.kept(shard_), packet.info->is_request, QueuePair::Core::DuePsn(packet),
-             frame);
-  qp.NoteKept(shard_);
+  early_.Keep(shard_, qp.early(shard_), packet.info->is_request, QueuePair::Core::DuePsn(packet),
+              frame);
+  qp.NoteEarly(shard_);
   return true;
 }
 
-// Delivers the kept packets that are due. Each may make the next one due.
-void Worker::DeliverKept(DeviceLane& lane, QueuePair& qp) {
-  if (delivers_kept_) return;
-  delivers_kept_ = true;
+// Delivers the early packets that are due now. Each may make the next one due.
+void Worker::DeliverEarly(DeviceLane& lane, QueuePair& qp) {
+  if (delivers_early_) return;
+  delivers_early_ = true;
   roce::Packet packet;
   while (rte_mbuf* frame = TakeDue(qp)) {
     // Headers and ICRC were checked at its arrival, and an ECN mark was counted.
@@ -222,28 +222,28 @@ void Worker::DeliverKept(DeviceLane& lane, QueuePair& qp) {
     }
     if (!is_taken) rte_pktmbuf_free(frame);
   }
-  delivers_kept_ = false;
+  delivers_early_ = false;
 }
 
-// Null: no kept packet is due.
+// Null: no early packet is due.
 rte_mbuf* Worker::TakeDue(QueuePair& qp) {
-  KeptFrames::List& list = qp.kept(shard_);
+  EarlyFrames::List& list = qp.early(shard_);
   for (const bool is_request : {true, false}) {
-    const std::optional<roce::Psn> due = kept_.FirstDue(shard_, list, is_request);
+    const std::optional<roce::Psn> due = early_.FirstDue(shard_, list, is_request);
     if (due && qp.core(shard_).IsDue(is_request, *due)) {
-      return kept_.TakeFirst(shard_, list, is_request);
+      return early_.TakeFirst(shard_, list, is_request);
     }
   }
   return nullptr;
 }
 
-void Worker::DropKept(QueuePair& qp) {
+void Worker::DropEarly(QueuePair& qp) {
   for (const bool is_request : {true, false}) {
-    while (rte_mbuf* frame = kept_.TakeFirst(shard_, qp.kept(shard_), is_request)) {
+    while (rte_mbuf* frame = early_.TakeFirst(shard_, qp.early(shard_), is_request)) {
       rte_pktmbuf_free(frame);
     }
   }
-  qp.NoteNoneKept(shard_);
+  qp.NoteNoEarly(shard_);
 }
 
 void Worker::Touch(QueuePair& qp) {

@@ -306,8 +306,8 @@ void Worker::ApplyEffects(QueuePair& qp) {
     qp.Fail(shard_, now_);
   const roce::QpUpkeep upkeep = qp.core(shard_).Upkeep();
   if (upkeep.has_idle_records) records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
-  if (qp.keeps_frames(shard_) && !upkeep.awaits_kept) [[unlikely]]
-    DropKept(qp);
+  if (qp.has_early_frames(shard_) && !upkeep.awaits_kept) [[unlikely]]
+    DropEarly(qp);
   if (qp.WatchReceives(shard_, upkeep.awaits_receives)) [[unlikely]] {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     AwaitTurn(qp);

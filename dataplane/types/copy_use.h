@@ -1,5 +1,5 @@
-// The resources for copies by system calls that the programs of one user occupy, and whether mapped
-// memory of the user is copied by system calls, too.
+// What the programs of one user occupy of the lcores' resources for copies by system calls and for
+// early packets, and whether mapped memory of the user is copied by system calls, too.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,11 @@
 
 namespace roci::dataplane {
 
-// AppCopies has the limits. Thread-safe.
+// AppCopies and EarlyFrames have the limits. Thread-safe.
 struct CopyUse {
   std::atomic<uint32_t> threads{0};  // copier threads
   std::atomic<uint32_t> frames{0};   // parked frames
+  std::atomic<uint32_t> early{0};    // frames of early packets
 
   // ---- Before others know this object
   uint32_t account = 0;     // Unix user

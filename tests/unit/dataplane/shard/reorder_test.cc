@@ -110,7 +110,7 @@ TEST_P(ReorderedTraffic, LossAndDuplicatesAreRepaired) {
 }
 
 // The frames of a queue pair that waits for a lost packet go with it.
-TEST_P(ReorderedTraffic, KeptFramesGoWithTheirQueuePair) {
+TEST_P(ReorderedTraffic, EarlyFramesGoWithTheirQueuePair) {
   const uint32_t frames = TestDataplane().frames().in_use();
   for (int i = 0; i < 20; ++i) {
     SCOPED_TRACE(i);

@@ -1,25 +1,26 @@
-#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/early_frames.h"
 
 #include <cassert>
 
 namespace roci::dataplane {
 
-KeptFrames::KeptFrames() {
+EarlyFrames::EarlyFrames() {
   for (uint16_t i = 0; i < kMost; ++i) {
     entries_[i] = {nullptr, roce::Psn(), static_cast<uint16_t>(i + 1)};
   }
 }
 
 // The owner has removed its queue pairs, and with them their frames.
-KeptFrames::~KeptFrames() { assert(free_count_ == kMost); }
+EarlyFrames::~EarlyFrames() { assert(free_count_ == kMost); }
 
 // Most come in order, so the place is mostly the end.
-void KeptFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn due, rte_mbuf* frame) {
+void EarlyFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn due,
+                       rte_mbuf* frame) {
   assert(free_count_ != 0);
   const uint16_t entry = free_;
   free_ = entries_[entry].next;
   --free_count_;
-  ++list.count;
+  list.of_user->fetch_add(1, std::memory_order_relaxed);
   uint16_t& first = list.first[is_request];
   uint16_t& last = list.last[is_request];
   uint16_t before = last;
@@ -35,20 +36,20 @@ void KeptFrames::Keep(const OnShard&, List& list, bool is_request, roce::Psn due
   if (before == last) last = entry;
 }
 
-std::optional<roce::Psn> KeptFrames::FirstDue(const OnShard&, const List& list,
-                                              bool is_request) const {
+std::optional<roce::Psn> EarlyFrames::FirstDue(const OnShard&, const List& list,
+                                               bool is_request) const {
   const uint16_t first = list.first[is_request];
   if (first == kNone) return std::nullopt;
   return entries_[first].due;
 }
 
-rte_mbuf* KeptFrames::TakeFirst(const OnShard&, List& list, bool is_request) {
+rte_mbuf* EarlyFrames::TakeFirst(const OnShard&, List& list, bool is_request) {
   uint16_t& first = list.first[is_request];
   if (first == kNone) return nullptr;
   const uint16_t entry = first;
   first = entries_[entry].next;
   if (first == kNone) list.last[is_request] = kNone;
-  --list.count;
+  list.of_user->fetch_sub(1, std::memory_order_relaxed);
   entries_[entry].next = free_;
   free_ = entry;
   ++free_count_;

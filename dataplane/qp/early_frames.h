@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
@@ -12,7 +13,7 @@ struct rte_mbuf;
 
 namespace roci::dataplane {
 
-class KeptFrames {
+class EarlyFrames {
  public:
   // A small part of the frames of an lcore: while they are kept, ports cannot receive into them.
   static constexpr uint16_t kMost = 512;
@@ -21,22 +22,27 @@ class KeptFrames {
   struct List {
     std::array<uint16_t, 2> first{kNone, kNone};
     std::array<uint16_t, 2> last{kNone, kNone};
-    uint16_t count = 0;
+    // Frames that the user keeps on all lcores (CopyUse::early), or of_domains().
+    std::atomic<uint32_t>* of_user = nullptr;
   };
 
-  KeptFrames();
-  ~KeptFrames();
-  KeptFrames(const KeptFrames&) = delete;
-  KeptFrames& operator=(const KeptFrames&) = delete;
+  EarlyFrames();
+  ~EarlyFrames();
+  EarlyFrames(const EarlyFrames&) = delete;
+  EarlyFrames& operator=(const EarlyFrames&) = delete;
 
-  // A queue pair may keep as many frames as it leaves free. So one whose peer leaves gaps on
-  // purpose gets half of them, two get a third each, and there is always room for others.
-  bool HasRoom(const OnShard&, const List& list) const { return list.count < free_count_; }
+  // A user may keep as many frames as are left: the first user gets half of them, the next one a
+  // quarter, and so on. Early packets of those that get none are dropped, as with go-back-N.
+  bool HasRoom(const OnShard&, const List& list) const {
+    return list.of_user->load(std::memory_order_relaxed) < free_count_;
+  }
   // Takes ownership of the frame. There must be room.
   void Keep(const OnShard&, List& list, bool is_request, roce::Psn due, rte_mbuf* frame);
   std::optional<roce::Psn> FirstDue(const OnShard&, const List& list, bool is_request) const;
   // The caller becomes the owner. Null: there is none.
   rte_mbuf* TakeFirst(const OnShard&, List& list, bool is_request);
+  // Counts the frames of queue pairs of XRC domains, which have several users.
+  std::atomic<uint32_t>& of_domains() { return of_domains_; }
 
  private:
   static constexpr uint16_t kNone = UINT16_MAX;
@@ -49,6 +55,7 @@ class KeptFrames {
   std::array<Entry, kMost> entries_;
   uint16_t free_ = 0;
   uint16_t free_count_ = kMost;
+  std::atomic<uint32_t> of_domains_{0};
 };
 
 }  // namespace roci::dataplane

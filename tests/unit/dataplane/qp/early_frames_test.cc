@@ -1,4 +1,4 @@
-#include "dataplane/qp/kept_frames.h"
+#include "dataplane/qp/early_frames.h"
 
 #include <gtest/gtest.h>
 
@@ -12,35 +12,46 @@ namespace {
 
 const OnShard& kShard = OnShardInTests::Token();
 
-class KeptFramesTest : public ::testing::Test {
+class EarlyFramesTest : public ::testing::Test {
  protected:
+  EarlyFramesTest() {
+    for (size_t i = 0; i < lists_.size(); ++i) lists_[i].of_user = &users_[i];
+  }
   void TearDown() override {
-    for (KeptFrames::List& list : lists_) TakeAll(list);
+    for (EarlyFrames::List& list : lists_) TakeAll(list);
   }
   // The frames are never dereferenced.
   rte_mbuf* Frame(uint32_t i) { return reinterpret_cast<rte_mbuf*>(&places_[i]); }
-  void Keep(KeptFrames::List& list, bool is_request, uint32_t turn) {
+  void Keep(EarlyFrames::List& list, bool is_request, uint32_t turn) {
     kept_.Keep(kShard, list, is_request, roce::Psn(turn), Frame(turn & 0xFF));
   }
-  std::vector<rte_mbuf*> Take(KeptFrames::List& list, bool is_request) {
+  std::vector<rte_mbuf*> Take(EarlyFrames::List& list, bool is_request) {
     std::vector<rte_mbuf*> taken;
     while (rte_mbuf* frame = kept_.TakeFirst(kShard, list, is_request)) taken.push_back(frame);
     return taken;
   }
-  void TakeAll(KeptFrames::List& list) {
+  void TakeAll(EarlyFrames::List& list) {
     Take(list, true);
     Take(list, false);
   }
 
-  KeptFrames kept_;
-  std::array<KeptFrames::List, 3> lists_;
+  // The frames that it could keep.
+  uint32_t Fill(EarlyFrames::List& list) {
+    uint32_t count = 0;
+    for (; kept_.HasRoom(kShard, list); ++count) Keep(list, true, count);
+    return count;
+  }
+
+  EarlyFrames kept_;
+  std::array<std::atomic<uint32_t>, 3> users_{};
+  std::array<EarlyFrames::List, 3> lists_;
 
  private:
   std::array<uint64_t, 256> places_{};
 };
 
-TEST_F(KeptFramesTest, GivesThemInTheOrderOfTheirTurns) {
-  KeptFrames::List& list = lists_[0];
+TEST_F(EarlyFramesTest, GivesThemInTheOrderOfTheirTurns) {
+  EarlyFrames::List& list = lists_[0];
   EXPECT_FALSE(kept_.FirstDue(kShard, list, true).has_value());
   for (const uint32_t turn : {0xFFFFFEu, 0x000003u, 0x000001u, 0xFFFFFCu, 0x000005u}) {
     Keep(list, true, turn);
@@ -56,8 +67,8 @@ TEST_F(KeptFramesTest, GivesThemInTheOrderOfTheirTurns) {
   EXPECT_EQ(Take(list, true), std::vector<rte_mbuf*>{Frame(9)}) << "an emptied list works again";
 }
 
-TEST_F(KeptFramesTest, ALateOneOfTheSameTurnComesLast) {
-  KeptFrames::List& list = lists_[0];
+TEST_F(EarlyFramesTest, ALateOneOfTheSameTurnComesLast) {
+  EarlyFrames::List& list = lists_[0];
   kept_.Keep(kShard, list, false, roce::Psn(1), Frame(1));
   kept_.Keep(kShard, list, false, roce::Psn(2), Frame(4));
   kept_.Keep(kShard, list, false, roce::Psn(1), Frame(2));
@@ -65,15 +76,20 @@ TEST_F(KeptFramesTest, ALateOneOfTheSameTurnComesLast) {
   EXPECT_EQ(Take(list, false), expected);
 }
 
-TEST_F(KeptFramesTest, AQueuePairLeavesRoomForOthers) {
-  const auto fill = [&](KeptFrames::List& list) {
-    uint32_t count = 0;
-    for (; kept_.HasRoom(kShard, list); ++count) Keep(list, true, count);
-    return count;
-  };
-  EXPECT_EQ(fill(lists_[0]), KeptFrames::kMost / 2);
-  EXPECT_EQ(fill(lists_[1]), KeptFrames::kMost / 4);
-  EXPECT_EQ(fill(lists_[2]), KeptFrames::kMost / 8);
+TEST_F(EarlyFramesTest, AUserLeavesRoomForOthers) {
+  EXPECT_EQ(Fill(lists_[0]), EarlyFrames::kMost / 2);
+  EXPECT_EQ(Fill(lists_[1]), EarlyFrames::kMost / 4);
+  EXPECT_EQ(Fill(lists_[2]), EarlyFrames::kMost / 8);
+}
+
+TEST_F(EarlyFramesTest, QueuePairsOfAUserShareTheRoom) {
+  lists_[1].of_user = lists_[0].of_user;
+  EXPECT_EQ(Fill(lists_[0]), EarlyFrames::kMost / 2);
+  EXPECT_EQ(Fill(lists_[1]), 0u);
+  EXPECT_EQ(Fill(lists_[2]), EarlyFrames::kMost / 4);
+  TakeAll(lists_[0]);
+  EXPECT_EQ(users_[0], 0u);
+  EXPECT_GT(Fill(lists_[1]), 0u);
 }
 
 }  // namespace
