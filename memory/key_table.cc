@@ -293,14 +293,15 @@ uint32_t KeyTable::UseProcessVm(uint64_t va, uint64_t length, ReleasedMappings* 
   return end < next_slot_ ? end : 0;
 }
 
-bool KeyTable::StopDirectAccess(uint32_t most) {
+uint32_t KeyTable::StopDirectAccess(uint32_t most) {
   is_direct_stopped_ = true;
-  const uint32_t end = EndOf(next_stopped_, most);
+  const uint32_t first = next_stopped_;
+  const uint32_t end = EndOf(first, most);
   for (; next_stopped_ < end; ++next_stopped_) {
     Entry* entry = &At(next_stopped_);
     if (entry->kind == Kind::kRegion) RefreshFastPath(entry);
   }
-  return end < next_slot_;
+  return end - first;
 }
 
 MemoryStatus KeyTable::CheckEntry(const Entry& entry, const AccessContext& context,

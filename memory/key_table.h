@@ -207,8 +207,9 @@ class KeyTable {
                         uint32_t count = UINT32_MAX);
 
   /// From now on, mapped memory is accessed by system calls on the mappings, except DMA buffers: an
-  /// access through them has blocked an lcore. Visits at most `most` keys. True: call again.
-  bool StopDirectAccess(uint32_t most);
+  /// access through them has blocked an lcore. Visits at most `most` keys and returns their
+  /// number; fewer than `most`: all keys are changed.
+  uint32_t StopDirectAccess(uint32_t most);
 
   /// Gate 4. Appends the segments of [address, address + length) to `out` if `key` is valid,
   /// belongs to `context`, grants `need` and covers the range; checked in this order (IBTA vol

@@ -1,5 +1,6 @@
 #include "control/manage/lcore_watch.h"
 
+#include <optional>
 #include <utility>
 
 #include "control/loop/log.h"
@@ -24,14 +25,11 @@ bool StarvationJudge::IsStarved(pid_t thread, const dataplane::ProcessorTime& ti
 }
 
 LcoreWatch::LcoreWatch(dataplane::Dataplane& dataplane, dataplane::RealtimeUse realtime)
-    : dataplane_(dataplane),
-      realtime_(realtime),
-      judges_(dataplane.lcore_count()),
-      blocked_(dataplane.lcore_count()) {}
+    : dataplane_(dataplane), realtime_(realtime), judges_(dataplane.lcore_count()) {}
 
 void LcoreWatch::HandleTimeout(roce::TimeNs now) {
   next_ = now + kPeriod;
-  for (uint32_t i = 0; i < blocked_.size(); ++i) WarnOfUsers(i);
+  for (uint32_t i = 0; i < judges_.size(); ++i) WarnOfUsers(i);
   for (uint32_t i = 0; i < judges_.size() && !has_warned_; ++i) {
     const pid_t thread = dataplane_.ThreadOf(i).id;
     const auto time = dataplane::ReadProcessorTime(thread);
@@ -42,16 +40,13 @@ void LcoreWatch::HandleTimeout(roce::TimeNs now) {
 }
 
 void LcoreWatch::WarnOfUsers(uint32_t lcore) {
-  const dataplane::LcoreState state = dataplane_.Inspect(lcore);
-  if (std::exchange(blocked_[lcore], state.counters.memory_blocked) ==
-      state.counters.memory_blocked) {
-    return;
+  while (const std::optional<uint32_t> account = dataplane_.TakeBlocker(lcore)) {
+    Log(LogArea::kDaemon, LogLevel::kWarning,
+        "lcore %u slept in an access to mapped memory of user %u (holes punched into its files, "
+        "or swap), which delayed all programs. All mapped memory of the user is accessed by "
+        "system calls from now on, which is slower; restart rocid to change that",
+        lcore, *account);
   }
-  Log(LogArea::kDaemon, LogLevel::kWarning,
-      "lcore %u slept in an access to mapped memory of user %u (holes punched into its files, or "
-      "swap), which delayed all programs. All mapped memory of the user is accessed by system "
-      "calls from now on, which is slower; restart rocid to change that",
-      lcore, state.blocked_by);
 }
 
 const char* LcoreWatch::Advice(uint32_t lcore) const {

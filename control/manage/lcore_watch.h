@@ -53,7 +53,6 @@ class LcoreWatch {
   dataplane::Dataplane& dataplane_;
   const dataplane::RealtimeUse realtime_;
   std::vector<StarvationJudge> judges_;
-  std::vector<uint64_t> blocked_;  // LcoreSnapshot::memory_blocked at the last look
   bool has_warned_ = false;
   roce::TimeNs next_ = 0;
 };

@@ -84,8 +84,11 @@ LcoreThread Dataplane::ThreadOf(uint32_t lcore) const {
 bool Dataplane::HasHugePages() const { return EalHasHugePages(); }
 
 LcoreState Dataplane::Inspect(uint32_t lcore) const {
-  return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot(),
-          lcores_[lcore]->blocked_by()};
+  return {ThreadOf(lcore), lcores_[lcore]->contexts(), lcores_[lcore]->Snapshot()};
+}
+
+std::optional<uint32_t> Dataplane::TakeBlocker(uint32_t lcore) {
+  return lcores_[lcore]->TakeBlocker();
 }
 
 Wire& Dataplane::AddWire() { return *wires_.emplace_back(std::make_unique<Wire>(*this)); }

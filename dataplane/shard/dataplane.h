@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -44,6 +45,8 @@ class Dataplane final : public PortServices {
   Lcore& LeastLoadedLcore();
   LcoreThread ThreadOf(uint32_t lcore) const;
   LcoreState Inspect(uint32_t lcore) const;
+  // The account (uid) of a user who has blocked the lcore (MemoryWatch) and was not taken yet.
+  std::optional<uint32_t> TakeBlocker(uint32_t lcore);
   // Whether DPDK's memory, which has the frames, lies in hugepages.
   bool HasHugePages() const;
 

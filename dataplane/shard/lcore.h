@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <type_traits>
 
 #include "absl/status/status.h"
@@ -77,8 +78,8 @@ class Lcore {
   // 0: ordinary priority; see ThreadPriority.
   int realtime_priority() const;
   uint32_t contexts() const { return contexts_.load(std::memory_order_relaxed); }
-  // See LcoreState.
-  uint32_t blocked_by() const { return memory_watch_.last_account(); }
+  // See Dataplane.
+  std::optional<uint32_t> TakeBlocker() { return memory_watch_.TakeBlocker(); }
 
   // Wakes the lcore if it sleeps. Any thread. The caller has stored the new work and executed a
   // full fence.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,8 @@ class MemoryWatch {
   // `owner`: any object of the user, for Remove. Ignores users that may block lcores.
   void Add(const void* owner, std::shared_ptr<CopyUse> use);
   void Remove(const void* owner);
+  // The account of a user who was found, each once; none: all were taken.
+  std::optional<uint32_t> TakeBlocker();
 
   // ---- Watch thread
   bool has_users() const { return count_.load(std::memory_order_relaxed) != 0; }
@@ -45,21 +48,20 @@ class MemoryWatch {
   }
 
   // ---- Any thread
-  // How often a user has blocked the lcore, and the last one.
+  // How many users have blocked the lcore.
   uint64_t blocked() const { return blocked_.load(std::memory_order_acquire); }
-  uint32_t last_account() const { return last_account_.load(std::memory_order_relaxed); }
 
  private:
   void NoteBlocked(const CopyUse* in_use);
 
-  std::mutex mutex_;  // for `users_`
+  std::mutex mutex_;  // for the next two
   std::vector<std::pair<const void*, std::shared_ptr<CopyUse>>> users_;
+  std::vector<uint32_t> blockers_;  // accounts; has room for `users_`
   std::atomic<size_t> count_{0};
   uint64_t last_look_ns_ = 0;
   uint64_t last_round_ = ~uint64_t{0};
   const CopyUse* last_in_use_ = nullptr;
   std::atomic<uint64_t> blocked_{0};
-  std::atomic<uint32_t> last_account_{0};
 };
 
 }  // namespace roci::dataplane

@@ -200,7 +200,6 @@ class Worker final : public DurableService {
   // While may_continue(bytes charged so far).
   template <class MayContinue>
   Progress TransmitWhile(QueuePair& qp, MayContinue&& may_continue);
-  bool HasRoom(DeviceLane& lane);
   // Builds the frame of the packet in `tx_` and sends it.
   void Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
   uint32_t Encode(QueuePair& qp, roce::Polled polled, std::byte* out);
@@ -223,11 +222,12 @@ class Worker final : public DurableService {
   class MemoryUse {
    public:
     MemoryUse(Worker& worker, const AppCopies* copies) : in_use_(worker.memory_in_use_) {
-      if (copies != nullptr) Set(copies->use().get());
+      if (copies != nullptr) Switch(copies);
     }
     ~MemoryUse() { Set(nullptr); }
     MemoryUse(const MemoryUse&) = delete;
     MemoryUse& operator=(const MemoryUse&) = delete;
+    void Switch(const AppCopies* copies) { Set(copies != nullptr ? copies->use().get() : nullptr); }
 
    private:
     void Set(const CopyUse* use) {

@@ -210,11 +210,11 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
 void Worker::StopDirectAccess() {
   constexpr uint32_t kMostKeys = 1024;
   const uint32_t changes = CopyUse::changes();
+  uint32_t left = kMostKeys;
   for (VerbsContext* context : contexts_) {
-    if (context->copies().use()->has_blocked() &&
-        context->keys(shard_).StopDirectAccess(kMostKeys)) {
-      return;
-    }
+    if (!context->copies().use()->has_blocked()) continue;
+    left -= context->keys(shard_).StopDirectAccess(left);
+    if (left == 0) return;
   }
   changes_seen_ = changes;
 }

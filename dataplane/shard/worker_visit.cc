@@ -105,7 +105,7 @@ void Worker::TransmitAnswers(QueuePair& qp) {
 template <class MayContinue>
 [[gnu::always_inline]] inline Worker::Progress Worker::TransmitWhile(QueuePair& qp,
                                                                      MayContinue&& may_continue) {
-  const MemoryUse use(*this, qp.host(shard_).current_copies());
+  MemoryUse use(*this, qp.host(shard_).current_copies());
   DeviceLane& lane = DeviceLane::Of(qp.lane());
   uint32_t sent = 0, bytes = 0;
   bool has_more = true;
@@ -113,7 +113,12 @@ template <class MayContinue>
     qp.LendRecords(shard_, records_.Borrow(qp.record_class(shard_)));
   while (may_continue(bytes)) {
     // PollTransmit must not be undone, so room for the packet is ensured before.
-    if (!HasRoom(lane) || !qp.host(shard_).HasRoomToGather()) [[unlikely]]
+    if (lane.IsFull(shard_)) [[unlikely]] {
+      use.Switch(nullptr);  // a driver may sleep
+      if (!lane.FlushStage(shard_)) break;
+      use.Switch(qp.host(shard_).current_copies());
+    }
+    if (!qp.host(shard_).HasRoomToGather()) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
       lane.counters.no_frame_buffer.Add(1);
@@ -125,6 +130,8 @@ template <class MayContinue>
       break;
     }
     bytes += std::max(tx_.payload_length, SendTurns::kPacketBytes);
+    if (qp.host(shard_).is_of_domain()) [[unlikely]]
+      use.Switch(qp.host(shard_).current_copies());
     Emit(qp, lane, polled);
     ++sent;
     // The next packet of an XRC queue pair may use another program's memory.
@@ -137,12 +144,6 @@ template <class MayContinue>
   sent_this_round_ += sent;
   bytes_this_round_ += bytes;
   return {sent, bytes, has_more};
-}
-
-bool Worker::HasRoom(DeviceLane& lane) {
-  if (!lane.IsFull(shard_)) [[likely]]
-    return true;
-  return lane.FlushStage(shard_);
 }
 
 void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {

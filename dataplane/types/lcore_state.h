@@ -29,7 +29,6 @@ struct LcoreState {
   LcoreThread thread;
   uint32_t contexts = 0;  // verbs contexts
   LcoreSnapshot counters;
-  uint32_t blocked_by = 0;  // account (uid) of the last user that `memory_blocked` has counted
 };
 
 }  // namespace roci::dataplane

@@ -398,10 +398,9 @@ TEST(KeyTable, StopsDirectAccessInParts) {
     EXPECT_EQ(table.AllocateWindow(1, WindowType::kType1, &key), MemoryStatus::kOk);
     return key;
   }();
-  EXPECT_TRUE(table.StopDirectAccess(2));
-  EXPECT_TRUE(table.StopDirectAccess(2));
-  EXPECT_FALSE(table.StopDirectAccess(2));
-  EXPECT_FALSE(table.StopDirectAccess(2));
+  EXPECT_EQ(table.StopDirectAccess(4), 4u);
+  EXPECT_EQ(table.StopDirectAccess(4), 2u);
+  EXPECT_EQ(table.StopDirectAccess(4), 0u);
   keys.push_back(add());
   EXPECT_EQ(table.Info(window)->length, 0U);
   for (const uint32_t key : keys) {

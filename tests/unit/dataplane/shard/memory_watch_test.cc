@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 
 namespace roci::testing {
 namespace {
@@ -44,14 +45,16 @@ TEST_F(MemoryWatchTest, AnAccessThatSleepsInTwoLooksBlocks) {
   EXPECT_FALSE(bob_->has_blocked());
   EXPECT_EQ(CopyUse::changes(), changes + 1);
   EXPECT_EQ(watch_.blocked(), 1u);
-  EXPECT_EQ(watch_.last_account(), 1000u);
+  EXPECT_EQ(watch_.TakeBlocker(), 1000u);
 }
 
 TEST_F(MemoryWatchTest, EachUserCountsOnce) {
   for (int i = 0; i < 5; ++i) Look(alice_.get(), 7);
   for (int i = 0; i < 5; ++i) Look(bob_.get(), 8);
   EXPECT_EQ(watch_.blocked(), 2u);
-  EXPECT_EQ(watch_.last_account(), 1001u);
+  EXPECT_EQ(watch_.TakeBlocker(), 1001u);
+  EXPECT_EQ(watch_.TakeBlocker(), 1000u);
+  EXPECT_EQ(watch_.TakeBlocker(), std::nullopt);
 }
 
 TEST_F(MemoryWatchTest, AnLcoreThatGoesOnIsNotBlocked) {
