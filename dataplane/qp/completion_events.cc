@@ -10,13 +10,21 @@
 
 namespace roci::dataplane {
 
-void CompletionEvents::Register(const OnShard&) {
-  const size_t queues = queues_ + 1;
+void CompletionEvents::MakeRoom(const OnShard&, size_t queues) {
+  waiting_.reserve(contexts_ + 1);
+  MakeRoomForQueues(queues_ + queues);
+}
+
+void CompletionEvents::MakeRoomForQueues(size_t queues) {
   touched_.reserve(queues);
   withheld_.reserve(queues);
   delayed_.reserve(queues);
   held_.reserve(queues);
   overflowed_.reserve(queues);
+}
+
+void CompletionEvents::Register(const OnShard&) {
+  MakeRoomForQueues(queues_ + 1);
   ++queues_;
 }
 
@@ -199,7 +207,6 @@ void CompletionEvents::Retry(const OnShard& shard) {
 void CompletionEvents::CountDelayed() { delayed_count_ = delayed_.size() + waiting_.size(); }
 
 void CompletionEvents::Register(const OnShard& shard, AsyncEvents& events) {
-  waiting_.reserve(contexts_ + 1);
   ++contexts_;
   if (events.waiting()) AwaitRoom(shard, events);
 }

@@ -52,10 +52,13 @@ class CompletionEventState {
 // holds back, or with an event that waits for room in its socket. On the shard.
 class CompletionEvents {
  public:
-  // Adds or removes a CQ of this lcore. Storage grows here, never on the hot path.
+  // Storage grows here and in Register, never on the hot path: room for one more context and for
+  // `queues` more CQs.
+  void MakeRoom(const OnShard&, size_t queues);
+  // Adds or removes a CQ of this lcore.
   void Register(const OnShard&);
   void Unregister(const OnShard&, CompletionQueue& cq);
-  // Adds a CQ that another lcore has removed, with its unsent event if it has one.
+  // Adds, after MakeRoom, a CQ that another lcore has removed, with its unsent event if it has one.
   void Adopt(const OnShard& shard, CompletionQueue& cq);
   // `cq`, whose state is `state`, has written an entry. `solicited`: the entry also wakes a program
   // that waits for solicited ones only.
@@ -84,7 +87,7 @@ class CompletionEvents {
   void Expire(const OnShard&, uint64_t now_ns);
   // Tries again to write events for which the socket had no room, asynchronous ones too.
   void Retry(const OnShard& shard);
-  // Adds or removes a context of this lcore, with its waiting asynchronous events.
+  // Adds, after MakeRoom, or removes a context of this lcore, with its waiting asynchronous events.
   void Register(const OnShard&, AsyncEvents& events);
   void Unregister(const OnShard&, AsyncEvents& events);
   // `events` has its first event that waits for room.
@@ -105,6 +108,7 @@ class CompletionEvents {
   Counter lost;  // asynchronous events: the backlog was full, or the program has closed its end
 
  private:
+  void MakeRoomForQueues(size_t queues);
   void CountDelayed();
   void PublishWithheld();
   static void Claim(CompletionQueue& cq);

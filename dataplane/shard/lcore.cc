@@ -123,12 +123,18 @@ bool Lcore::StartToWatch() {
   return is_watched_ || !running_;
 }
 
-void Lcore::AttachContext(VerbsContext& context) {
+TurnShare& Lcore::PrepareContext(const VerbsContext& context, size_t queues) {
   memory_watch_.Add(&context, context.copies().use());
-  WakeWatch();
   absl::Cleanup undo = [&] { memory_watch_.Remove(&context); };
-  Call([&](const OnShard& shard) { worker(shard).AddContext(context); });
+  TurnShare* share = nullptr;
+  Call([&](const OnShard& shard) { share = &worker(shard).PrepareContext(context, queues); });
   std::move(undo).Cancel();
+  WakeWatch();
+  return *share;
+}
+
+void Lcore::AttachContext(VerbsContext& context, TurnShare& share) noexcept {
+  Call([&](const OnShard& shard) { worker(shard).AddContext(context, share); });
   contexts_.fetch_add(1, std::memory_order_relaxed);
 }
 

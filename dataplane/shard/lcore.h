@@ -28,6 +28,7 @@ class DeviceLane;
 class PendingReleases;
 class QueuePair;
 struct ShardServices;
+struct TurnShare;
 class VerbsContext;
 class Worker;
 
@@ -99,7 +100,10 @@ class Lcore {
   // Control thread. StartToWatch before AttachContext; false: no watch thread can be started, so a
   // program could block the lcore.
   bool StartToWatch();
-  void AttachContext(VerbsContext& context);
+  // Everything of AttachContext that may throw; `context` will bring `queues` completion queues.
+  // AttachContext must follow.
+  TurnShare& PrepareContext(const VerbsContext& context, size_t queues);
+  void AttachContext(VerbsContext& context, TurnShare& share) noexcept;
   void DetachContext(VerbsContext& context);
   void AttachLane(DeviceLane& lane);
   void DetachLane(DeviceLane& lane);

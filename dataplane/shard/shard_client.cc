@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& 
   if (!lcore.StartToWatch()) {
     return absl::ResourceExhaustedError("no thread that watches the lcore can be started");
   }
-  lcore.AttachContext(*client->context_);
+  lcore.AttachContext(*client->context_, lcore.PrepareContext(*client->context_, 0));
   client->attached_ = true;
   return client;
 }
@@ -216,6 +216,8 @@ bool ShardClient::MoveTo(Lcore& lcore) {
       context_->copies().IsShared() || !lcore.StartToWatch()) {
     return false;
   }
+  TurnShare& share = lcore.PrepareContext(*context_, context_->completion_queues().size());
+  // Nothing throws from here on.
   ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {
     lcore_->worker(shard).events().Unregister(shard, cq);
   });
@@ -223,7 +225,7 @@ bool ShardClient::MoveTo(Lcore& lcore) {
   lcore_ = &lcore;
   context_->copies().MoveTo(lcore.services().collecting);
   context_->UseEvents(*lcore.services().events);
-  lcore_->AttachContext(*context_);
+  lcore_->AttachContext(*context_, share);
   ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {
     lcore_->worker(shard).events().Adopt(shard, cq);
   });

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
@@ -282,17 +281,18 @@ void Worker::WatchWake(int fd) {
   epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
 }
 
-void Worker::AddContext(VerbsContext& context) {
-  // All calls that can throw come first.
+TurnShare& Worker::PrepareContext(const VerbsContext& context, size_t queues) {
   const size_t contexts = contexts_.size() + 1;
   collecting_.reserve(contexts);
   detached_.reserve(contexts);
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
-  TurnShare& share = turns_.Join(context.user());
-  absl::Cleanup leave = [&] { turns_.Leave(share); };
+  events_.MakeRoom(shard_, queues);
+  return turns_.Join(context.user());
+}
+
+void Worker::AddContext(VerbsContext& context, TurnShare& share) noexcept {
   events_.Register(shard_, context.async_events(shard_));
-  std::move(leave).Cancel();
   context.UseTurns(shard_, share);
   contexts_.push_back(&context);
   if (context.copies().use()->has_blocked()) changes_seen_ = CopyUse::changes() - 1;

@@ -67,7 +67,10 @@ class Worker final : public DurableService {
   void WatchWake(int fd);
   void AddLane(DeviceLane& lane);
   void RemoveLane(DeviceLane& lane);
-  void AddContext(VerbsContext& context);
+  // Makes room for one more context, which has `queues` completion queues, and for its user's
+  // turns. AddContext must follow. May throw; has then changed nothing.
+  TurnShare& PrepareContext(const VerbsContext& context, size_t queues);
+  void AddContext(VerbsContext& context, TurnShare& share) noexcept;
   void RemoveContext(VerbsContext& context);
   void AddQueuePair(QueuePair& qp);
   void RemoveQueuePair(QueuePair& qp);
