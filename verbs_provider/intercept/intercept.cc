@@ -24,6 +24,7 @@
 #include <cstring>
 
 #include "verbs_provider/abi/stand_in.h"
+#include "verbs_provider/base/keep_errno.h"
 #include "verbs_provider/intercept/fd_registry.h"
 #include "verbs_provider/intercept/got_patch.h"
 
@@ -214,11 +215,15 @@ extern "C" int RociClose(int fd) {
   return g_verbs.close(fd);
 }
 
+// As in open(2): O_TMPFILE has the bit of O_DIRECTORY, too.
+bool TakesMode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
 // ---- open, stat and netlink, for roci run without a mount namespace, which has no /dev/infiniband
 
 // True for /dev/infiniband/NAME if the emulated sysfs tree at SYSFS_PATH has a uverbs device NAME
-// of Rocinante.
+// of Rocinante. Keeps errno.
 bool IsNodeOfTree(const char* path) {
+  const KeepErrno keep_errno;
   const size_t prefix = sizeof(kDeviceDirectory) - 1;
   if (std::strncmp(path, kDeviceDirectory, prefix) != 0) return false;
   const char* sysfs = ::secure_getenv("SYSFS_PATH");
@@ -232,7 +237,7 @@ bool IsNodeOfTree(const char* path) {
 
 extern "C" int RociOpen(const char* path, int flags, ...) {
   mode_t mode = 0;
-  if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
+  if (TakesMode(flags)) {
     va_list arguments;
     va_start(arguments, flags);
     mode = va_arg(arguments, mode_t);
@@ -260,7 +265,7 @@ extern "C" int RociNetlinkConnect(nl_sock* socket, int protocol) {
 
 extern "C" int RociCmOpen(const char* path, int flags, ...) {
   mode_t mode = 0;
-  if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
+  if (TakesMode(flags)) {
     va_list arguments;
     va_start(arguments, flags);
     mode = va_arg(arguments, mode_t);
