@@ -35,13 +35,14 @@ def bandwidth_cases():
     for program in ('ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'):
         base = [program, '-F', '-x', '1']
         sized = program != 'ib_atomic_bw'
-        few = ['-n', '1000'] if sized else ['-n', '20000']
+        few = ['-n', '1000'] if sized else ['-n', '2000']
         yield ACROSS, base
         yield BACK, base + few
         yield SELF, base + few
         if sized:
-            yield ACROSS, base + ['-a', '-n', '200']
-            yield ACROSS, base + ['-a', '-b', '-n', '100']
+            # All sizes up to 8 MiB.
+            yield ACROSS, base + ['-a', '-n', '20']
+            yield ACROSS, base + ['-a', '-b', '-n', '10']
             yield ACROSS, base + ['-s', '1', '-n', '20000']
             for mtu in ('256', '512', '1024', '2048', '4096'):
                 yield ACROSS, base + few + ['-m', mtu]
@@ -73,7 +74,7 @@ def latency_cases():
         for mtu in ('256', '512', '1024', '2048', '4096'):
             yield ACROSS, base[:-1] + ['50', *large, '-m', mtu]
         if program in ('ib_send_lat', 'ib_read_lat'):
-            yield ACROSS, base[:-1] + ['100', '-a']
+            yield ACROSS, base[:-1] + ['20', '-a']
         if program != 'ib_write_lat':
             yield ACROSS, base + ['-e']
         if program in ('ib_send_lat', 'ib_write_lat'):

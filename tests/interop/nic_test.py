@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """rocid on NICs bound to userspace drivers in a guest under QEMU, connected to a rocid on the host.
 
-Usage: nic_test.py [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
+Usage: nic_test.py [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
 
 The guest has an IOMMU and a NIC of each kind in the table below. The other end of each NIC is a tap device with a port of the
 host's daemon. One after the other the NICs are bound as in docs/ports.md, a daemon in the guest drives them, and pairs of
-Debian's programs run, with the server at either end. The NIC fills in and checks the checksums of raw packets, if it can.
+Debian's programs run; the ends take turns to serve, with --all each serves. The NIC fills in and checks the checksums of raw packets, if it can.
 Prints a TAP line per pair. FOLDER keeps the guest's kernel for the next run. RAW_FRAMES is the compiled
 ../integration/raw_frames.cc. Skipped without QEMU, the kernel's package or permission to create namespaces.
 """
 import argparse
+import itertools
 import json
 import os
 import shlex
@@ -234,11 +235,23 @@ def check_raw_packets(nic, roci, there, options):
     return '' if right else f'in the guest: {status}, {process.output()}'
 
 
+def plan(options):
+    """The cases of each NIC, each with the ends that serve. By default the NICs and the host take turns to serve."""
+    turns = itertools.cycle(('there', 'here'))
+    return {nic: [(case, ('there', 'here') if options.all else (next(turns),)) for case in nic.cases if options.only in case.name]
+            for nic in NICS}
+
+
+def orders(there, here, servers):
+    """Pairs of ends, the server first."""
+    return [(there, here) if server == 'there' else (here, there) for server in servers]
+
+
 def run_nics(roci, guest, options, report):
     for nic in NICS:
         here = other(roci, 'af_packet', nic.device, nic.here, roci.gids)
         there = NicEnd(guest, nic)
-        cases = [(case, pair) for case in nic.cases if options.only in case.name for pair in ((there, here), (here, there))]
+        cases = [(case, pair) for case, servers in options.cases[nic] for pair in orders(there, here, servers)]
         if not run_all(cases, here, guest, report, f'{nic.name}: '):
             return
         report.add(f'{there.name}: checksums of raw packets', check_raw_packets(nic, roci, there, options), 0)
@@ -249,8 +262,11 @@ def run_nics(roci, guest, options, report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
+    parser.add_argument('--all', action='store_true', default=os.environ.get('ROCI_TEST_ALL') == 'yes',
+                        help='each pair with the server at either end (also by ROCI_TEST_ALL=yes)')
     parser.add_argument('paths', nargs=5, metavar='ROCI ROCID PLUGIN FOLDER RAW_FRAMES')
     options = parser.parse_args()
+    options.cases = plan(options)
     try:
         make_image(options.paths[3])
         network = Network([(nic.tap, nic.queues, MTU) for nic in NICS])
@@ -269,7 +285,7 @@ def main():
         except Unavailable as error:
             print(f'1..0 # SKIP {error}')
             return 0
-        report = Report(sum(2 * sum(options.only in case.name for case in nic.cases) + 2 for nic in NICS) + 1)
+        report = Report(sum(sum(len(servers) for _, servers in cases) + 2 for cases in options.cases.values()) + 1)
         run_nics(roci, guest, options, report)
         return 1 if report.failed else 0
     except RuntimeError as error:

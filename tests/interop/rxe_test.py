@@ -5,10 +5,10 @@ vhost-user, with path MTU 4096 and 1024.
 Usage: rxe_test.py [--list] [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER PROGRAM...
 
 Creates a network namespace, tap devices, a daemon and a guest. Runs the pairs of programs of rxe_cases.py with the server at
-either end, and prints a TAP line per pair. Two pairs run at a time, on different links. Each program runs with both families,
-path MTUs, links and servers. A guest whose kernel crashes in rdma_rxe (Linux 6.1 does, rarely, when packets of READs are
-lost, repeated or overtaken) is replaced, and the pairs that were running run again. Programs that check every byte run with every combination of any two of the four. With --all
-every program runs with every combination of all four.
+either end, and prints a TAP line per pair. Two pairs run at a time, on different links. Each program runs in one place: a
+family, path MTU, link and server, which take turns from program to program. A guest whose kernel crashes in rdma_rxe (Linux 6.1 does, rarely, when packets of READs are
+lost, repeated or overtaken) is replaced, and the pairs that were running run again. Programs that check every byte run with
+every combination of any two of the four. With --all every program runs with every combination of all four.
 
 The programs are Debian's, except for memory windows, checked data and faults, which no program of Debian covers: these are
 the PROGRAMs. FOLDER keeps the guest's kernel for the next run. Skipped without QEMU, the kernel's package or permission to

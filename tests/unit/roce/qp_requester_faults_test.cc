@@ -1,5 +1,6 @@
 // The requester of a reliable connection: local failures, and the largest messages.
 #include "tests/unit/roce/qp_requester_testing.h"
+#include "tests/unit/sanitized.h"
 
 namespace roci::roce {
 namespace {
@@ -174,6 +175,7 @@ TEST(QpRequester, LargestReadTakesHalfThePsnSpaceAndNothingElseFitsBesideIt) {
   const auto packets = node.PollAll();
   ASSERT_EQ(packets.size(), 1u);
   EXPECT_EQ(packets[0].tx.ext.reth.length, 1u << 31);
+  if (kSanitized) return;  // 2^23 packets would take half a minute
   constexpr uint32_t kPackets = 1u << 23;
   const Psn first = packets[0].tx.psn;
   WirePacket response = MakeReadResponse(Opcode::kRcReadResponseFirst, first, kMtu);
