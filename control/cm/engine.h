@@ -195,6 +195,9 @@ class Engine {
   void RepeatOrGiveUp(roce::TimeNs now, Connection& connection);
 
   // engine_operations.cc, with the operations above
+  uint8_t LifeTimeOf(const ConnectOptions& options) const;  // of a packet, as exponent
+  void BeginConnection(Connection& connection, const ConnectOptions& options);
+  void FillReq(const Connection& connection, const ConnectOptions& options, Req& req) const;
   void RefuseRequest(Connection& connection, RejectReason reason);
   void Recount(MadReason why);
   void AbandonRequest(Connection& connection);

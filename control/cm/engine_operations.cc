@@ -51,9 +51,17 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   if (!Fill(req.private_data, options.private_data)) return TooLong();
   Connection* connection = Add();
   if (connection == nullptr) return NoRoom();
-  const uint8_t life =
-      options.packet_life_time != 0 ? options.packet_life_time : config_.packet_life_time;
-  Connection& c = *connection;
+  BeginConnection(*connection, options);
+  FillReq(*connection, options, req);
+  SendRepeatedly(now, *connection, req);
+  return connection->local_id;
+}
+
+uint8_t Engine::LifeTimeOf(const ConnectOptions& options) const {
+  return options.packet_life_time != 0 ? options.packet_life_time : config_.packet_life_time;
+}
+
+void Engine::BeginConnection(Connection& c, const ConnectOptions& options) {
   c.owner = options.owner;
   c.account = options.account;
   c.state = State::kReqSent;
@@ -70,12 +78,14 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   c.initiator_depth = options.initiator_depth;
   c.retry_count = options.retry_count;
   c.rnr_retry_count = options.rnr_retry_count;
-  c.ack_timeout = AckTimeout(life);
+  c.ack_timeout = AckTimeout(LifeTimeOf(options));
   c.traffic_class = options.path.traffic_class;
   c.max_retries = config_.max_retries;
   c.response_timeout =
       roce::TimeoutNs(config_.response_timeout) + 2 * roce::TimeoutNs(config_.packet_life_time);
+}
 
+void Engine::FillReq(const Connection& c, const ConnectOptions& options, Req& req) const {
   req.local_id = c.local_id;
   req.service_id = c.service_id;
   req.local_ca_guid = config_.ca_guid;
@@ -94,11 +104,9 @@ absl::StatusOr<uint32_t> Engine::Connect(roce::TimeNs now, const ConnectOptions&
   req.rnr_retry_count = c.rnr_retry_count;
   req.max_cm_retries = config_.max_retries;
   req.srq = options.srq;
-  req.primary = PrimaryPath(options, life);
+  req.primary = PrimaryPath(options, LifeTimeOf(options));
   req.vendor_id = options.ece.vendor_id;
   req.ece_options = options.ece.options;
-  SendRepeatedly(now, c, req);
-  return c.local_id;
 }
 
 absl::StatusOr<uint32_t> Engine::ConnectDatagram(roce::TimeNs now, const DatagramOptions& options) {

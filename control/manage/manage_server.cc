@@ -20,9 +20,13 @@
 namespace roci::control {
 namespace {
 
-std::string Refusal(const std::string& text) {
-  return nlohmann::json{{"ok", false}, {"error", text}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+// Program names may be invalid UTF-8.
+std::string Text(const nlohmann::json& answer) {
+  return answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string Refusal(const absl::Status& status) {
+  return Text({{"ok", false}, {"error", std::string(status.message())}});
 }
 
 }  // namespace
@@ -84,9 +88,16 @@ void ManageServer::Handle(uint64_t id, uint32_t events) {
          (end = connection.in.find('\n')) != std::string::npos) {
     const std::string line = connection.in.substr(0, end);
     connection.in.erase(0, end + 1);
-    if (StartStream(id, line)) return;
-    if (StartParts(connection, line)) break;
-    if (connection.out.empty()) connection.out = Answer(line, connection.caller) + "\n";
+    const absl::StatusOr<Request> request = Parse(line, connection.caller);
+    if (!request.ok()) {
+      connection.out = Refusal(request.status()) + "\n";
+    } else if (request->command->stream) {
+      if (StartStream(id, *request)) return;
+    } else if (StartParts(connection, *request)) {
+      break;
+    } else {
+      connection.out = AnswerTo(*request) + "\n";
+    }
     open = Flush(connection);
   }
   if (!open) return Close(id);
@@ -95,24 +106,9 @@ void ManageServer::Handle(uint64_t id, uint32_t events) {
   loop_.Change(connection.watch, connection.out.empty() ? reads : uint32_t{EPOLLOUT});
 }
 
-namespace {
-
-// The handler of the command in `request`; null: there is none.
-template <class Handlers>
-const typename Handlers::mapped_type* FindHandler(const Handlers& handlers,
-                                                  const nlohmann::json& request) {
-  if (!request.is_object() || !request.contains("command")) return nullptr;
-  const nlohmann::json& command = request["command"];
-  const auto found = handlers.find(command.is_string() ? command.get<std::string>() : "");
-  return found == handlers.end() ? nullptr : &found->second;
-}
-
-}  // namespace
-
-bool ManageServer::StartParts(Connection& connection, const std::string& line) const {
-  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const PartsHandler* handler = FindHandler(parts_, request);
-  std::optional<Parts> parts = handler != nullptr ? (*handler)(request) : std::nullopt;
+bool ManageServer::StartParts(Connection& connection, const Request& request) {
+  if (!request.command->parts) return false;
+  std::optional<Parts> parts = request.command->parts(request.members);
   if (!parts.has_value()) return false;
   connection.answer = R"({"ok":true,"result":[)";
   connection.parts = *std::move(parts);
@@ -149,14 +145,11 @@ void ManageServer::ContinueParts(uint64_t id) {
   Handle(id, EPOLLOUT);
 }
 
-bool ManageServer::StartStream(uint64_t id, const std::string& line) {
-  const nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const StreamHandler* handler = FindHandler(streams_, request);
-  if (handler == nullptr) return false;
+bool ManageServer::StartStream(uint64_t id, const Request& request) {
   Connection& connection = connections_.at(id);
-  const absl::StatusOr<Stream> stream = (*handler)(request);
+  const absl::StatusOr<Stream> stream = request.command->stream(request.members);
   if (!stream.ok()) {
-    connection.out = Refusal(std::string(stream.status().message())) + "\n";
+    connection.out = Refusal(stream.status()) + "\n";
     return false;
   }
   // All earlier answers have been sent, so the socket buffer has room for a line.
@@ -198,23 +191,33 @@ void ManageServer::Close(uint64_t id) {
   connections_.erase(id);
 }
 
+absl::StatusOr<ManageServer::Request> ManageServer::Parse(const std::string& line,
+                                                          pid_t caller) const {
+  Request request{nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false), nullptr};
+  if (!request.members.is_object()) {
+    return absl::InvalidArgumentError("the request is not a JSON object");
+  }
+  request.members["caller"] = caller;
+  const auto name = request.members.find("command");
+  if (name == request.members.end() || !name->is_string()) {
+    return absl::InvalidArgumentError("\"command\" is missing");
+  }
+  const auto command = commands_.find(name->get<std::string>());
+  if (command == commands_.end()) {
+    return absl::NotFoundError(absl::StrCat("unknown command \"", name->get<std::string>(), "\""));
+  }
+  request.command = &command->second;
+  return request;
+}
+
+std::string ManageServer::AnswerTo(const Request& request) {
+  const absl::StatusOr<nlohmann::json> result = request.command->answer(request.members);
+  return result.ok() ? Text({{"ok", true}, {"result", *result}}) : Refusal(result.status());
+}
+
 std::string ManageServer::Answer(const std::string& line, pid_t caller) const {
-  nlohmann::json request = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object()) return Refusal("the request is not a JSON object");
-  request["caller"] = caller;
-  const auto command = request.find("command");
-  if (command == request.end() || !command->is_string()) {
-    return Refusal("\"command\" is missing");
-  }
-  const auto handler = handlers_.find(command->get<std::string>());
-  if (handler == handlers_.end()) {
-    return Refusal(absl::StrCat("unknown command \"", command->get<std::string>(), "\""));
-  }
-  const absl::StatusOr<nlohmann::json> result = handler->second(request);
-  if (!result.ok()) return Refusal(std::string(result.status().message()));
-  // Program names may be invalid UTF-8.
-  return nlohmann::json{{"ok", true}, {"result", *result}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const absl::StatusOr<Request> request = Parse(line, caller);
+  return request.ok() ? AnswerTo(*request) : Refusal(request.status());
 }
 
 }  // namespace roci::control

@@ -42,7 +42,7 @@ class ManageServer {
   ManageServer& operator=(const ManageServer&) = delete;
 
   void AddCommand(const std::string& name, Handler handler) {
-    handlers_[name] = std::move(handler);
+    commands_[name].answer = std::move(handler);
   }
 
   // For commands whose result is a long array. The function that the handler returns appends some
@@ -51,7 +51,7 @@ class ManageServer {
   using Parts = std::function<bool(std::string& out)>;
   using PartsHandler = std::function<std::optional<Parts>(const nlohmann::json& request)>;
   void AddInParts(const std::string& name, PartsHandler handler) {
-    parts_[name] = std::move(handler);
+    commands_[name].parts = std::move(handler);
   }
   // For the loop's deadlines.
   roce::TimeNs NextTimeout() const;
@@ -62,13 +62,23 @@ class ManageServer {
   using Stream = std::function<void(UniqueFd socket)>;
   using StreamHandler = std::function<absl::StatusOr<Stream>(const nlohmann::json& request)>;
   void AddStream(const std::string& name, StreamHandler handler) {
-    streams_[name] = std::move(handler);
+    commands_[name].stream = std::move(handler);
   }
 
   // One line in, one line out, both without the newline. `caller`: process ID of the client.
   std::string Answer(const std::string& line, pid_t caller = 0) const;
 
  private:
+  // The ways to answer a command: by `stream` alone, or by `parts` and else `answer`. Null: not so.
+  struct Command {
+    Handler answer;
+    PartsHandler parts;
+    StreamHandler stream;
+  };
+  struct Request {
+    nlohmann::json members;
+    const Command* command;
+  };
   struct Connection {
     UniqueFd socket;
     pid_t caller = 0;
@@ -85,11 +95,14 @@ class ManageServer {
   // False: the connection is over.
   bool Receive(Connection& connection);
   bool Flush(Connection& connection);
-  // True: the line requested an answer that is made in parts.
-  bool StartParts(Connection& connection, const std::string& line) const;
+  // The message of a failed status is the error text of the answer.
+  absl::StatusOr<Request> Parse(const std::string& line, pid_t caller) const;
+  static std::string AnswerTo(const Request& request);
+  // False: the request is answered at once.
+  static bool StartParts(Connection& connection, const Request& request);
   void ContinueParts(uint64_t id);
-  // True: the line requested a stream, which has taken over the connection.
-  bool StartStream(uint64_t id, const std::string& line);
+  // True: a stream has taken over the connection, or it is closed. False: refused, with an answer.
+  bool StartStream(uint64_t id, const Request& request);
   void Close(uint64_t id);
 
   EventLoop& loop_;
@@ -97,9 +110,7 @@ class ManageServer {
   std::unique_ptr<Acceptor> acceptor_;
   uint64_t last_id_ = 0;
   std::map<uint64_t, Connection> connections_;
-  std::map<std::string, Handler> handlers_;
-  std::map<std::string, StreamHandler> streams_;
-  std::map<std::string, PartsHandler> parts_;
+  std::map<std::string, Command> commands_;
 };
 
 }  // namespace roci::control

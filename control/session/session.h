@@ -264,6 +264,9 @@ class Session {
   // session_queue_pairs.cc
   absl::Status CreateQp(const Request& request, const FdsPointer& fds, Reply& reply);
   static bool NeedsPrivilege(const roci_abi_create_qp_request& create);
+  dataplane::QueuePairConfig ConfigOf(const roci_abi_create_qp_request& create) const;
+  absl::Status UseQueues(const roci_abi_create_qp_request& create,
+                         dataplane::QueuePairConfig& config);
   bool MayUseRawPackets() const;
   // Makes what CREATE_QP and CREATE_RSS_QP answer; `record` has what the caller knows.
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,

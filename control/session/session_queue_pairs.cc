@@ -64,40 +64,27 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   if (NeedsPrivilege(create) && !MayUseRawPackets()) {
     return absl::PermissionDeniedError("raw packet queue pairs need a privilege");
   }
+  dataplane::QueuePairConfig config = ConfigOf(create);
+  if (const absl::Status status = UseQueues(create, config); !status.ok()) return status;
   const bool receives = type != roce::QpType::kXrcSend;
-  const bool has_srq = receives && create.srq != ROCI_ABI_NO_HANDLE;
-  const PdRecord* pd = FindPd(create.pd);
-  const CqRecord* send_cq = cqs_.Find(create.send_cq);
-  const CqRecord* recv_cq = receives ? cqs_.Find(create.recv_cq) : nullptr;
-  const SrqRecord* srq = has_srq ? srqs_.Find(create.srq) : nullptr;
-  if (pd == nullptr || send_cq == nullptr || (receives && recv_cq == nullptr) ||
-      (has_srq && srq == nullptr)) {
-    return absl::NotFoundError(
-        "no such protection domain, completion queue or shared receive queue");
-  }
-  if (has_srq && srq->xrcd != 0) {
-    return absl::InvalidArgumentError("the shared receive queue belongs to an XRC domain");
-  }
-  // The device uses the send queue for rendezvous, and the queue pair's keys for READs into tagged
-  // buffers.
-  if (has_srq && srq->has_tags &&
-      (type != roce::QpType::kRc || create.max_send_wr != 0 || srq->pd != create.pd)) {
-    return absl::InvalidArgumentError("a queue pair with tag matching must be RC and cannot send");
-  }
+  QpRecord record;
+  record.pd = create.pd;
+  record.send_cq = create.send_cq;
+  if (receives) record.recv_cq = create.recv_cq;
+  if (config.srq != nullptr) record.srq = create.srq;
+  record.is_work_queue = config.is_work_queue;
+  return AddQueuePair(config, std::move(record), reply);
+}
+
+// All that does not depend on other objects of the program.
+dataplane::QueuePairConfig Session::ConfigOf(const roci_abi_create_qp_request& create) const {
   dataplane::QueuePairConfig config;
-  config.type = type;
+  config.type = static_cast<roce::QpType>(create.qp_type);
   config.pd = create.pd;
-  config.send_cq = send_cq->cq;
-  if (recv_cq != nullptr) config.recv_cq = recv_cq->cq;
-  if (srq != nullptr) {
-    config.srq = srq->srq;
-    if (srq->has_tags) config.recv_cq = cqs_.Find(srq->cq)->cq;
-  }
   config.sq_sig_all = create.sq_sig_all != 0;
   config.blocks_own_multicast = (create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) != 0;
   config.user_handle = create.user_handle;
   config.max_send_wr = create.max_send_wr;
-  config.max_recv_wr = receives && !has_srq ? create.max_recv_wr : 0;
   config.max_send_sge = create.max_send_sge;
   config.max_recv_sge = create.max_recv_sge;
   // Room for payloads that the provider copies into the ring without being asked.
@@ -107,13 +94,41 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
     config.limits.max_message_bytes = device_->max_raw_frame();
     config.is_work_queue = (create.flags & ROCI_ABI_QP_WORK_QUEUE) != 0;
   }
-  QpRecord record;
-  record.pd = create.pd;
-  record.send_cq = create.send_cq;
-  if (receives) record.recv_cq = create.recv_cq;
-  if (has_srq) record.srq = create.srq;
-  record.is_work_queue = config.is_work_queue;
-  return AddQueuePair(config, std::move(record), reply);
+  return config;
+}
+
+// Looks up the objects that the queue pair uses.
+absl::Status Session::UseQueues(const roci_abi_create_qp_request& create,
+                                dataplane::QueuePairConfig& config) {
+  const bool receives = config.type != roce::QpType::kXrcSend;
+  const bool has_srq = receives && create.srq != ROCI_ABI_NO_HANDLE;
+  const CqRecord* send_cq = cqs_.Find(create.send_cq);
+  const CqRecord* recv_cq = receives ? cqs_.Find(create.recv_cq) : nullptr;
+  const SrqRecord* srq = has_srq ? srqs_.Find(create.srq) : nullptr;
+  if (FindPd(create.pd) == nullptr || send_cq == nullptr || (receives && recv_cq == nullptr) ||
+      (has_srq && srq == nullptr)) {
+    return absl::NotFoundError(
+        "no such protection domain, completion queue or shared receive queue");
+  }
+  config.send_cq = send_cq->cq;
+  if (recv_cq != nullptr) config.recv_cq = recv_cq->cq;
+  if (srq == nullptr) {
+    config.max_recv_wr = receives ? create.max_recv_wr : 0;
+    return absl::OkStatus();
+  }
+  config.max_recv_wr = 0;
+  config.srq = srq->srq;
+  if (srq->xrcd != 0) {
+    return absl::InvalidArgumentError("the shared receive queue belongs to an XRC domain");
+  }
+  if (!srq->has_tags) return absl::OkStatus();
+  // The device uses the send queue for rendezvous, and the queue pair's keys for READs into tagged
+  // buffers.
+  config.recv_cq = cqs_.Find(srq->cq)->cq;
+  if (config.type != roce::QpType::kRc || create.max_send_wr != 0 || srq->pd != create.pd) {
+    return absl::InvalidArgumentError("a queue pair with tag matching must be RC and cannot send");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
