@@ -46,10 +46,12 @@ std::optional<Comparison> Comparison::Parse(const std::string& text) {
   double number = 0;
   if (absl::SimpleAtod(parts.value, &number)) {
     out.value_ = number;
-  } else if (out.operator_ == Operator::kEqual || out.operator_ == Operator::kUnequal) {
-    out.value_ = parts.value;
-  } else {
+  } else if (out.operator_ != Operator::kEqual && out.operator_ != Operator::kUnequal) {
     return std::nullopt;
+  } else if (parts.value == "true" || parts.value == "false") {
+    out.value_ = parts.value == "true";
+  } else {
+    out.value_ = parts.value;
   }
   out.text_ = absl::StrCat(std::string(parts.name), " ", parts.value);
   return out;
@@ -65,7 +67,7 @@ std::optional<Comparison> Comparison::ParseTime(const std::string& text) {
 }
 
 bool Comparison::Holds(const nlohmann::json& value) const {
-  if (value_.is_number() ? !value.is_number() : !value.is_string()) return false;
+  if (value_.is_number() ? !value.is_number() : value_.type() != value.type()) return false;
   switch (operator_) {
     case Operator::kEqual:
       return value == value_;

@@ -136,7 +136,7 @@ class Parser {
 
   bool ReadComparison(TomlKeys& keys, std::string_view key, Comparison& out) {
     std::string text;
-    if (!keys.Word(key, text)) {
+    if (!keys.Value(key, text)) {
       if (!keys.Has(key)) keys.Fault(key, "is missing: \">= 5\"");
       return false;
     }

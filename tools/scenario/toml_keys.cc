@@ -70,6 +70,13 @@ bool TomlKeys::Word(std::string_view key, std::string& out) {
   return true;
 }
 
+bool TomlKeys::Value(std::string_view key, std::string& out) {
+  const toml::node* const node = table_.get(key);
+  if (node == nullptr || !node->is_boolean()) return Word(key, out);
+  out = node->as_boolean()->get() ? "true" : "false";
+  return true;
+}
+
 bool TomlKeys::Number(std::string_view key, uint32_t most, uint32_t& out) {
   const toml::node* const node = table_.get(key);
   if (node == nullptr) return false;

@@ -31,6 +31,8 @@ class TomlKeys {
   bool Texts(std::string_view key, std::vector<std::string>& out);
   // A text, or a number, which is returned as text.
   bool Word(std::string_view key, std::string& out);
+  // The same, or true or false.
+  bool Value(std::string_view key, std::string& out);
   bool Number(std::string_view key, uint32_t most, uint32_t& out);
   // "300ms"
   bool Time(std::string_view key, uint64_t most_ns, uint64_t& out);

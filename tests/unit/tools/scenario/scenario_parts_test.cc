@@ -46,7 +46,16 @@ TEST(Comparison, ComparesTexts) {
   EXPECT_TRUE(Holds("!= active", "down"));
 }
 
+TEST(Comparison, ComparesTruthValues) {
+  EXPECT_TRUE(Holds("true", true));
+  EXPECT_FALSE(Holds("true", false));
+  EXPECT_TRUE(Holds("!= true", false));
+  EXPECT_FALSE(Comparison::Parse("> true").has_value());
+}
+
 TEST(Comparison, DoesNotHoldForAnotherKindOfValue) {
+  EXPECT_FALSE(Holds("true", "true"));
+  EXPECT_FALSE(Holds("true", 1));
   EXPECT_FALSE(Holds("!= 5", "active"));
   EXPECT_FALSE(Holds("!= active", 5));
   EXPECT_FALSE(Holds("!= 5", Json()));
