@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <random>
+#include <utility>
 
 #include "control/cm/gsi.h"
 #include "control/cm/verbs_numbers.h"
@@ -456,13 +457,22 @@ uint32_t Manager::Migrate(CmId& id, Channel& to) {
     for (const QueuedEvent& event : id.channel->RemoveEvents(id.number)) {
       // Unfetched requests of a listener move with it.
       if (event.event.event == ROCI_ABI_CM_EVENT_CONNECT_REQUEST) {
-        if (CmId* request = Get(event.event.id)) request->channel = &to;
+        if (CmId* request = Get(event.event.id)) MoveTo(*request, to);
       }
       to.Push(event);
     }
-    id.channel = &to;
+    MoveTo(id, to);
   }
   return id.events_reported;
+}
+
+// The channels of a process may have two users: a process can lose capabilities between them.
+void Manager::MoveTo(CmId& id, Channel& to) {
+  const User* const before = std::exchange(id.channel, &to)->user();
+  if (before == to.user()) return;
+  ++ids_of_user_[to.user()];
+  const auto of_before = ids_of_user_.find(before);
+  if (--of_before->second == 0) ids_of_user_.erase(of_before);
 }
 
 void Manager::Post(CmId& id, rdma_ucm_event_resp event) {

@@ -87,6 +87,7 @@ class Manager {
   CmId* Get(uint64_t number);
   // Null: too many identifiers, in all or of the user.
   CmId* Add(Channel& channel);
+  void MoveTo(CmId& id, Channel& to);
   Port* PortOf(const roce::Gid& own_address) const;
   absl::Status ChooseRoute(CmId& id);
   void AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path);

@@ -126,7 +126,7 @@ absl::Status Server::LeaveMcast(Channel& channel, const rdma_ucm_destroy_id& in,
 absl::Status Server::MigrateId(Channel& channel, const rdma_ucm_migrate_id& in,
                                rdma_ucm_migrate_resp& out) {
   const auto from = channels_.find(in.fd);
-  // Identifiers are counted per user, and a process may change its user: compare users too.
+  // A process may change its user.
   if (from == channels_.end() || channel.peer().process == 0 ||
       from->second->peer().process != channel.peer().process ||
       from->second->peer().uid != channel.peer().uid) {
