@@ -102,12 +102,11 @@ TEST_F(VerbsEvents, DoNotBlockOnANonblockingDescriptor) {
   ExpectEvent();
 }
 
-// A notification request that could never be answered is refused.
-TEST_F(VerbsEvents, CannotBeRequestedWithoutAChannelOrByAnotherHandle) {
+TEST_F(VerbsEvents, CanBeRequestedWithoutAChannelAndNotByAnotherHandle) {
   ibv_cq* cq = ibv_create_cq(pair.far_device.context, 8, nullptr, nullptr, 0);
   ASSERT_NE(cq, nullptr);
-  EXPECT_EQ(ibv_req_notify_cq(cq, 0), EINVAL);
-  EXPECT_EQ(ibv_req_notify_cq(cq, 1), EINVAL);
+  EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);
+  EXPECT_EQ(ibv_req_notify_cq(cq, 1), 0);
   EXPECT_EQ(ibv_destroy_cq(cq), 0);
   const uint32_t handle = pair.far.cq->handle;
   pair.far.cq->handle = ~handle;
