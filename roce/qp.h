@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "memory/segment.h"
@@ -110,6 +111,9 @@ class Qp {
   // PollTransmit has something to send that comes before all data: an ACK, NAK, atomic response or
   // congestion notification.
   bool HasAnswer() const;
+  // XRC: the number of the shared receive queue from whose program's memory the next READ response
+  // is; none: the next answer has no data.
+  std::optional<uint32_t> AnswerQueue() const;
   // Upper bound of the request completions that one packet causes.
   uint32_t UnfinishedRequests() const { return requester_.unfinished(); }
 

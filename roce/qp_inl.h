@@ -357,6 +357,11 @@ bool Qp<Host>::HasAnswer() const {
 }
 
 template <class Host>
+std::optional<uint32_t> Qp<Host>::AnswerQueue() const {
+  return responder_.AnswerQueue();
+}
+
+template <class Host>
 Polled Qp<Host>::PollTransmit(Host& host, TimeNs now, TxPacket& out, memory::SegmentList& payload) {
   payload.Clear();
   if (congested_ != 0) [[unlikely]]

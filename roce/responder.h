@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "memory/segment.h"
@@ -93,6 +94,10 @@ class Responder {
   bool NextHasData() const {
     return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
            !NakPrecedes(At(emit_));
+  }
+  // See Qp::AnswerQueue.
+  std::optional<uint32_t> AnswerQueue() const {
+    return NextHasData() ? std::optional<uint32_t>(At(emit_).srq_number) : std::nullopt;
   }
   // ReorderState::request_deadline may have passed.
   void HandleTimeout(TimeNs now);

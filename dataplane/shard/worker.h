@@ -203,6 +203,7 @@ class Worker final : public DurableService {
   // While may_continue(bytes charged so far).
   template <class MayContinue>
   Progress TransmitWhile(QueuePair& qp, MayContinue&& may_continue);
+  bool SelectAnswerProgram(QueuePair& qp);
   // Builds the frame of the packet in `tx_` and sends it.
   void Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
   uint32_t Encode(QueuePair& qp, roce::Polled polled, std::byte* out);

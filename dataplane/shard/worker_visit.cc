@@ -1,6 +1,8 @@
 // The sending part of the loop: queue pairs take new work and build frames.
 #include <rte_mbuf.h>
 
+#include <optional>
+
 #include "dataplane/base/limits.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/verbs_context.h"
@@ -118,6 +120,10 @@ template <class MayContinue>
       if (!lane.FlushStage(shard_)) break;
       use.Switch(qp.host(shard_).current_copies());
     }
+    if (qp.host(shard_).is_of_domain() && !SelectAnswerProgram(qp)) [[unlikely]] {
+      has_more = false;  // SettleCopies visits it
+      break;
+    }
     if (!qp.host(shard_).HasRoomToGather()) [[unlikely]]
       break;
     if (!stash_.Ensure()) [[unlikely]] {
@@ -144,6 +150,16 @@ template <class MayContinue>
   sent_this_round_ += sent;
   bytes_this_round_ += bytes;
   return {sent, bytes, has_more};
+}
+
+// XRC: data of the next READ response may be another program's than that of the last request.
+// False: it must wait for that program's copies.
+bool Worker::SelectAnswerProgram(QueuePair& qp) {
+  QueuePairHost& host = qp.host(shard_);
+  const std::optional<uint32_t> queue = qp.core(shard_).AnswerQueue();
+  if (!queue || !host.SelectReceiveQueue(*queue) || !host.MayNotRun()) return true;
+  host.AwaitCopies();
+  return false;
 }
 
 void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {

@@ -256,6 +256,90 @@ TEST_F(StalledQueuePair, XrcReceiveQueueIsDestroyed) {
   }
 }
 
+// READ responses of one program, whose copies begin to stall meanwhile, at a queue pair that serves
+// another program as well.
+TEST_F(StalledQueuePair, AnXrcQueuePairWaitsForTheProgramOfTheResponse) {
+  constexpr uint32_t kReadBytes = 512 << 10;
+  Node::Config of_c = Config(3, false);
+  of_c.device_of = &b_;
+  Node c(TestDataplane(), &wire_, of_c);
+  dataplane::XrcTargets domain(b_.device(), b_.client().lcore());
+  AppCq c_cq(c.client(), 16);
+  AppQp of_b(b_.client(), QpConfig(b_cq_));
+  AppSrq b_srq(b_, 0, &domain, b_cq_.cq());
+  AppSrq c_srq(c, 0, &domain, c_cq.cq());
+  auto config = QpConfig(a_cq_, roce::QpType::kXrcSend);
+  config.recv_cq = nullptr;
+  config.max_recv_wr = 0;
+  AppQp a(a_.client(), config);
+  dataplane::QueuePairConfig target_config;
+  target_config.type = roce::QpType::kXrcRecv;
+  const auto target = domain.CreateTarget(target_config);
+  ASSERT_TRUE(target.ok());
+  const ConnectOptions options{.timeout = 19};
+  ASSERT_EQ(Connect(b_, *target->qp, a_, a.qp().qpn(), options), roce::ModifyResult::kOk);
+  ASSERT_EQ(Connect(a_, a.qp(), b_, target->qpn, options), roce::ModifyResult::kOk);
+  uint64_t posted = 0;
+  const auto post = [&](roci_abi_send_opcode opcode, AppSrq& srq, Node& remote, uint32_t bytes) {
+    SendRequest request;
+    request.head.opcode = static_cast<uint8_t>(opcode);
+    request.head.flags = ROCI_ABI_SEND_SIGNALED;
+    request.head.wr_id = posted++;
+    request.head.remote_srqn = srq.srq().number();
+    request.head.remote_va = remote.va();
+    request.head.rkey = remote.key();
+    request.sges = {a_.Sge(0, bytes)};
+    a.Post(request);
+    a.Ring();
+  };
+  // Others that are busy, so that responses are sent in turns only.
+  AppCq busy_cq(a_.client(), 4096);
+  std::vector<std::unique_ptr<AppQp>> busy;
+  for (int i = 0; i < 64; ++i)
+    busy.push_back(std::make_unique<AppQp>(a_.client(), QpConfig(busy_cq)));
+  for (size_t i = 0; i < busy.size(); ++i) {
+    AppQp& peer = *busy[i ^ 1];
+    ASSERT_EQ(Connect(a_, *busy[i], a_, peer.qp().qpn(), options), roce::ModifyResult::kOk);
+  }
+  for (const auto& qp : busy) {
+    for (uint64_t i = 0; i < 60; ++i) {
+      Post(*qp, ROCI_ABI_WR_RDMA_WRITE, i, a_.Sge(0, kReadBytes), a_.va(), a_.key());
+    }
+  }
+  uint64_t done = 0;
+  const auto expect_all = [&] {
+    while (done < posted && !HasFatalFailure()) Expect(a_cq_, done++);
+  };
+  // Until, between two rounds, C's program was the last one and responses of B's are left.
+  bool stalls = false;
+  for (int attempt = 0; attempt < 500 && !stalls; ++attempt) {
+    expect_all();
+    post(ROCI_ABI_WR_RDMA_READ, b_srq, b_, kReadBytes);
+    for (int i = 0; i < 50 && !stalls; ++i) {
+      post(ROCI_ABI_WR_RDMA_WRITE, c_srq, c, 8);
+      b_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+        dataplane::QueuePair& qp = *target->qp;
+        dataplane::AppCopies& copies = of_b.qp().host(shard).copies();
+        stalls = qp.host(shard).current_copies() != &copies && qp.core(shard).AnswerQueue() &&
+                 copies.IsIdle(shard);
+        if (stalls) copies.Begin(shard);
+      });
+    }
+  }
+  PassRounds();
+  EXPECT_EQ(b_.client().Do(dataplane::QueryQueuePair{*target->qp}).state, QpState::kRts);
+  b_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    dataplane::AppCopies& copies = of_b.qp().host(shard).copies();
+    copies.Settle(shard);
+    copies.VisitWaiting(shard, [](dataplane::QueuePair&) {});
+  });
+  post(ROCI_ABI_WR_RDMA_WRITE, c_srq, c, 8);
+  expect_all();
+  ASSERT_TRUE(b_.client().Do(dataplane::DestroySharedReceiveQueue{b_srq.srq()}).ok());
+  ASSERT_TRUE(c.client().Do(dataplane::DestroySharedReceiveQueue{c_srq.srq()}).ok());
+  if (!stalls) GTEST_SKIP() << "responses were never left behind a request of the other program";
+}
+
 // More requests than one call flushes.
 TEST_F(StalledQueuePair, ErrorFlushesManyInOrder) {
   constexpr int kPairs = 6;
