@@ -19,7 +19,7 @@ struct QpLimits {
   // At most the number of ResponderResources handed over.
   uint8_t max_dest_rd_atomic = 16;
   uint32_t max_message_bytes = kMaxMessageBytes;  // raw packet: of a frame without FCS
-  PathMtu max_path_mtu = PathMtu::k4096;
+  PathMtu max_path_mtu = PathMtu::k4096;          // UD: the path MTU
   uint16_t pkey_table_length = 1;
   // How long a packet that others have overtaken is waited for; then it counts as lost. Needs a
   // ReorderState. 0: not at all, so that every gap costs a go-back-N.

@@ -65,14 +65,16 @@ ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attrib
     return ModifyResult::kBadTransition;
   }
   const QpState to = (mask & kAttrState) != 0 ? attributes.state : from;
-  assert(CheckAttributeValues(attributes, mask, context_.config.limits.ForAttributes()) ==
-         ModifyResult::kOk);
   const ModifyResult result = CheckModify(type(), from, to, mask);
   if (result != ModifyResult::kOk) return result;
+  assert(CheckAttributeValues(attributes, mask, context_.config.limits.ForAttributes()) ==
+         ModifyResult::kOk);
   if (from == QpState::kSqe && to == QpState::kRts && MustFlush(host)) {
     return ModifyResult::kMustFlush;
   }
   ApplyAttributes(attributes, mask);
+  // It belongs to one transition (IBTA vol 1, 11.2.5.2).
+  if ((mask & kAttrSqdNotify) == 0) context_.attributes.en_sqd_async_notify = false;
   EnterState(host, from, to);
   Settle(host);
   return ModifyResult::kOk;

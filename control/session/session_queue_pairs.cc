@@ -76,7 +76,8 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   return AddQueuePair(config, std::move(record), reply);
 }
 
-// All that does not depend on other objects of the program.
+// All that does not depend on other objects of the program. The path MTU of the port now counts for
+// UD only: ModifyQp checks that of other types, which come when the port may carry more.
 dataplane::QueuePairConfig Session::ConfigOf(const roci_abi_create_qp_request& create) const {
   dataplane::QueuePairConfig config;
   config.type = static_cast<roce::QpType>(create.qp_type);
@@ -90,6 +91,7 @@ dataplane::QueuePairConfig Session::ConfigOf(const roci_abi_create_qp_request& c
   // Room for payloads that the provider copies into the ring without being asked.
   config.max_inline = std::max(create.max_inline, services_.config.memory.auto_inline);
   config.limits = TransportLimits();
+  if (config.type != roce::QpType::kUd) config.limits.max_path_mtu = roce::PathMtu::k4096;
   if (config.type == roce::QpType::kRawPacket) {
     config.limits.max_message_bytes = device_->max_raw_frame();
     config.is_work_queue = (create.flags & ROCI_ABI_QP_WORK_QUEUE) != 0;

@@ -55,6 +55,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   config.type = roce::QpType::kXrcRecv;
   config.max_send_wr = 0;
   config.limits = TransportLimits();
+  config.limits.max_path_mtu = roce::PathMtu::k4096;  // see ConfigOf
   XrcDomain::Target target;
   target.user = admission_.user;
   target.share = QuotaShare(quotas_->qps, 1);

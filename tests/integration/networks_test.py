@@ -386,6 +386,20 @@ class OnVeth(DamagedFrames, TwoDaemons):
         self.assertEqual(self.port(0)['path_mtu'], before)
         self.run_ends('ib_write_bw', '-x', '2', '-F', '-n', '100', '-s', '30000')
 
+    def test_a_queue_pair_gets_the_path_mtu_of_its_connection(self):
+        """The server's is created while the MTU is small, and connected when it has grown."""
+        self.addCleanup(self.set_mtu, self.mtu)
+        path_mtu = self.port(0)['path_mtu']
+        self.set_mtu(self.less[0])
+        self.assertTrue(await_(lambda: self.port(0)['path_mtu'] == self.less[1]))
+        ends = Ends(self.daemons, ['ibv_rc_pingpong', '-g', '2', '-m', str(path_mtu), '-n', '100', '-c'])
+        self.addCleanup(ends.kill)
+        self.assertTrue(await_(lambda: [qp['state'] for qp in self.daemons[0].show('qps')] == ['INIT']))
+        self.set_mtu(self.mtu)
+        self.assertTrue(await_(lambda: self.port(0)['path_mtu'] == path_mtu))
+        ends.connect()
+        self.assertEqual(ends.result(), '')
+
     def test_frames_above_the_mtu_are_counted(self):
         self.addCleanup(self.set_mtu, self.mtu)
         ends = Ends(self.daemons, ['ib_write_bw', '-x', '2', '-F', '-s', '30000', '-D', '60', '-u', '12'])

@@ -289,6 +289,26 @@ TEST(QpStates, DrainWithoutNotificationIsSilent) {
   EXPECT_TRUE(node.host.events.empty());
 }
 
+TEST(QpStates, ADrainNotificationIsAskedForEachTime) {
+  Node node;
+  node.attributes.en_sqd_async_notify = true;
+  node.Modify(QpState::kSqd, kAttrSqdNotify);
+  EXPECT_EQ(node.host.events.size(), 1u);
+  node.Modify(QpState::kRts);
+  node.Modify(QpState::kSqd);
+  EXPECT_EQ(node.host.events.size(), 1u);
+}
+
+// As after ibv_modify_qp of a UD queue pair once the port's MTU has grown.
+TEST(QpStates, AnImpossibleAttributeIsRefusedWhateverItsValue) {
+  NodeOptions options;
+  options.type = QpType::kUd;
+  options.limits.max_path_mtu = PathMtu::k1024;
+  Node node(options);
+  node.attributes.path_mtu = PathMtu::k4096;
+  EXPECT_EQ(node.Modify(QpState::kRts, kAttrPathMtu), ModifyResult::kAttributeNotAllowed);
+}
+
 TEST(QpStates, DrainRetransmitsAndReceives) {
   Node node;
   node.host.PostSend(WorkOpcode::kSend, 8);
