@@ -125,9 +125,9 @@ TEST_F(HostileClient, OtherVersionsAreToldTheRange) {
 }
 
 TEST_F(HostileClient, ShorterThanTheFixedPart) {
-  EXPECT_EQ(peer_->Send(Words({kXid, 1, 8})), IBV_WC_SUCCESS);
+  peer_->Send(Words({kXid, 1, 8}));  // (The end may flush it.)
   ExpectClosed(CloseReason::kNoReplyPossible);
-  EXPECT_EQ(peer_->Send({}), IBV_WC_SUCCESS);
+  peer_->Send({});
   EXPECT_FALSE(peer_->Receive());
 }
 
@@ -205,16 +205,14 @@ TEST_F(HostileClient, LongCallsWithoutTheirChunk) {
 TEST_F(HostileClient, WrongKeysEndTheConnection) {
   Header header = CallHeader();
   header.reads = {{48, {peer_->rkey() ^ 0x5A5A00, 100, peer_->address()}}};
-  EXPECT_EQ(peer_->Send(Message(header, Call(kXid, TestProcedure::kPut, {1, 100}))),
-            IBV_WC_SUCCESS);
+  peer_->Send(Message(header, Call(kXid, TestProcedure::kPut, {1, 100})));
   ExpectClosed(CloseReason::kWorkRequestFailed);
 }
 
 TEST_F(HostileClient, SegmentsBeyondTheRegionEndTheConnection) {
   Header header = CallHeader();
   header.writes = {{{peer_->rkey(), 50'000, peer_->address() + (1 << 20) - 49'999}}};
-  EXPECT_EQ(peer_->Send(Message(header, Call(kXid, TestProcedure::kGet, {50'000, 1}))),
-            IBV_WC_SUCCESS);
+  peer_->Send(Message(header, Call(kXid, TestProcedure::kGet, {50'000, 1})));
   ExpectClosed(CloseReason::kWorkRequestFailed);
 }
 
@@ -273,7 +271,7 @@ TEST_F(HostileClient, ErrorsAndDonesAreIgnored) {
 }
 
 TEST_F(HostileClient, MessagesThatAreNoCalls) {
-  EXPECT_EQ(peer_->Send(Message(CallHeader(), Words({kXid, 1, 2, 3}))), IBV_WC_SUCCESS);
+  peer_->Send(Message(CallHeader(), Words({kXid, 1, 2, 3})));
   ExpectClosed(CloseReason::kServiceDropped);
 }
 

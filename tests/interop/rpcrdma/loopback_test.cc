@@ -120,11 +120,11 @@ class ManyCalls {
     total_ = total;
     size_ = size;
     begun_ = ended_ = well_ = 0;
-    while (ended_ < total_) {
+    for (;;) {
       for (uint32_t i = 0; i < calls_.size(); ++i) Step(i);
+      if (ended_ == total_) return well_;
       client_.Progress(kPatience_ms);
     }
-    return well_;
   }
 
  private:
