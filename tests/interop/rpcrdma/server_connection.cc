@@ -299,6 +299,8 @@ void ServerConnection::ReplyFromBuffer(Call& call) {
   const std::span<std::byte> message =
       device_.buffers().Slot(*call.buffer).first(call.reply.message.size());
   std::memcpy(message.data(), call.reply.message.data(), message.size());
+  // Many long messages at a time would make the allocator give memory back and fetch it again.
+  call.reply = RpcReply();
   call.batch.Clear();
   AddWrites(call, message);
   AddReplySend(call, message);

@@ -25,6 +25,7 @@ enum class TestProcedure : uint32_t {
   kDrop = 5,  // (): closes the connection
 };
 
+// Of at most kMostTestBytes.
 void FillPattern(std::span<std::byte> bytes, uint32_t seed);
 bool HasPattern(std::span<const std::byte> bytes, uint32_t seed);
 
