@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -222,6 +224,69 @@ TEST(Resources, BatchesBeyondTheSendQueueAreRefused) {
   EXPECT_TRUE(calls.Put(9'000, 2));
 }
 
+// The buffers belong to the device: connections take them in turn, and one that goes while it waits
+// for one is forgotten.
+TEST(Resources, ConnectionsShareTheBuffers) {
+  ServerOptions options = AnyPort();
+  options.message_buffers = 1;
+  Served served(options);
+  Client first(served.ToHere());
+  Client second(served.ToHere());
+  ManyCalls first_calls(first, 8, 50'000);
+  ManyCalls second_calls(second, 8, 50'000);
+  std::thread beside([&second_calls] { EXPECT_EQ(second_calls.Run(200, 50'000), 200u); });
+  for (int i = 0; i < 10; ++i) {
+    Client third(served.ToHere());
+    TestCalls calls(third, 50'000);
+    calls.PrepareGet(50'000, 1);
+    while (third.Send(calls.request()) != SendResult::kSent) third.Progress(1000);
+    third.Close();
+  }
+  EXPECT_EQ(first_calls.Run(200, 50'000), 200u);
+  beside.join();
+  EXPECT_GT(served.counters().waits_for_buffers.value(), 0u);
+}
+
+// A reply in more parts than the QP has scatter/gather elements.
+TEST(Resources, RepliesArePulledUp) {
+  for (const uint32_t sges : {1u, 2u, 3u}) {
+    ServerOptions options = AnyPort();
+    options.max_send_sges = sges;
+    Served served(options);
+    Client client(served.ToHere());
+    TestCalls calls(client);
+    EXPECT_TRUE(calls.Get(50'000, 1));
+    EXPECT_TRUE(calls.Echo(50'001, 2));
+    EXPECT_EQ(served.counters().pulled_up.value(), sges == 1 ? 2u : 0u);
+  }
+}
+
+TEST(Resources, IdleConnectionsAreClosed) {
+  ServerOptions options = AnyPort();
+  options.idle_limit_s = 1;
+  Served served(options);
+  RawPeer idle(kServerAddress, served.port());
+  EXPECT_TRUE(idle.WaitForEnd());
+  EXPECT_TRUE(served.WaitForConnections(0));
+  EXPECT_EQ(served.counters().closed[static_cast<size_t>(CloseReason::kIdle)].value(), 1u);
+}
+
+// The wildcard listens on all devices, each with buffers of its own.
+TEST(Addresses, WildcardServesAllDevices) {
+  for (const char* wildcard : {"0.0.0.0", "::"}) {
+    Served served(AnyPort(wildcard));
+    for (const char* address : {"10.99.0.1", "10.99.0.2", "fd72:6f63:6900::1"}) {
+      const bool is_ipv6 = std::string(address).find(':') != std::string::npos;
+      if (is_ipv6 && wildcard[0] == '0') continue;
+      ClientOptions to_here = served.ToHere();
+      to_here.address = address;
+      Client client(to_here);
+      TestCalls calls(client);
+      EXPECT_TRUE(calls.Echo(100'000, 5)) << address;
+    }
+  }
+}
+
 TEST(Resources, ConnectionsBeyondTheLimitAreRejected) {
   ServerOptions options = AnyPort();
   options.max_connections = 2;
@@ -360,6 +425,8 @@ TEST(Requests, SlotsAreBounded) {
   EXPECT_EQ(client.Allocate(100, 0, 0, requests[1]), AllocationResult::kAllocated);
   EXPECT_EQ(client.Allocate(100, 100, 100, requests[2]), AllocationResult::kLater);
   client.Free(requests[0]);
+  EXPECT_EQ(client.Allocate(size_t{1} << 47, 100, 100, requests[2]), AllocationResult::kLater)
+      << "more than there is";
   EXPECT_EQ(client.Allocate(100, 100, 100, requests[2]), AllocationResult::kAllocated);
 }
 

@@ -2,9 +2,9 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "tests/interop/rpcrdma/socket_address.h"
@@ -140,7 +140,7 @@ bool RawPeer::PollOnce(int timeout_ms) {
 
 ibv_wc_status RawPeer::Send(std::span<const std::byte> message) {
   const std::span<std::byte> room = sends_->Slot(0).first(message.size());
-  std::memcpy(room.data(), message.data(), message.size());
+  std::copy(message.begin(), message.end(), room.begin());
   ibv_sge sge = sends_->Sge(room);
   ibv_send_wr request = {};
   request.wr_id = kIsSend;

@@ -85,10 +85,11 @@ void ServerConnection::CreateQueues() {
   init.qp_type = IBV_QPT_RC;
   init.cap.max_send_wr = entries;
   init.cap.max_recv_wr = receives;
-  init.cap.max_send_sge = std::min<uint32_t>(kReplySges, static_cast<uint32_t>(attr.max_sge));
+  init.cap.max_send_sge =
+      std::min({kReplySges, options_.max_send_sges, static_cast<uint32_t>(attr.max_sge)});
   init.cap.max_recv_sge = 1;
   if (rdma_create_qp(id_.get(), device_.pd(), &init) != 0) ThrowErrno("rdma_create_qp");
-  max_sges_ = init.cap.max_send_sge;
+  max_sges_ = std::min(init.cap.max_send_sge, options_.max_send_sges);
   room_.emplace(entries);
   limits_.max_segments = options_.max_segments;
   limits_.max_chunk_bytes = std::max<uint64_t>(limits_.max_chunk_bytes, options_.message_bytes);

@@ -17,6 +17,7 @@ struct ServerOptions {
   size_t max_connections = 64;
   uint32_t max_segments = 128;       // of one header
   uint32_t max_send_entries = 1024;  // of a connection's send queue; the device may have fewer
+  uint32_t max_send_sges = 3;        // of a SEND: a reply in more parts is copied together
   uint32_t idle_limit_s = 900;       // a connection without a call for that long is closed
   uint32_t spin_us = 0;              // poll that long before sleeping
 };
