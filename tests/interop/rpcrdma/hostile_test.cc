@@ -291,6 +291,22 @@ TEST_F(HostileClient, BreaksWhileItsChunkIsRead) {
   ExpectNullCallWorks();
 }
 
+// A peer whose replies find no receive, and which retries for ever: it holds buffers for a while,
+// and not longer by sending on.
+TEST(StalledClient, IsClosed) {
+  ServerOptions options = AnyPort();
+  options.stall_limit_s = 2;
+  Served served(options);
+  RawPeer peer(kServerAddress, served.port(), {.receives = 1, .posts_again = false});
+  const Bytes call = Message(CallHeader(), Call(kXid, TestProcedure::kNull));
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(peer.Send(call), IBV_WC_SUCCESS);
+  while (served.open_connections() != 0) {
+    peer.Send(Words({kXid, 1, 8, 3}));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(served.counters().closed[static_cast<size_t>(CloseReason::kStalled)].value(), 1u);
+}
+
 // Read chunks of a peer whose connection permits no READ.
 TEST_F(HostileClient, NoResponderResources) {
   peer_ = std::make_unique<RawPeer>(kServerAddress, served_.port(),

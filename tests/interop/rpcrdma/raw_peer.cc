@@ -133,7 +133,7 @@ bool RawPeer::PollOnce(int timeout_ms) {
     const auto bytes = receives_->Slot(wc.wr_id).first(wc.byte_len);
     received_.push_back(
         {{bytes.begin(), bytes.end()}, wc.wc_flags & IBV_WC_WITH_INV ? wc.invalidated_rkey : 0});
-    PostReceive(static_cast<uint32_t>(wc.wr_id));
+    if (options_.posts_again) PostReceive(static_cast<uint32_t>(wc.wr_id));
   }
   return true;
 }

@@ -19,6 +19,7 @@ struct RawPeerOptions {
   std::vector<std::byte> private_data = {};
   uint8_t responder_resources = 4;  // READs that the other end may have under way here
   uint32_t receives = 16;
+  bool posts_again = true;  // a receive after each message
   size_t receive_bytes = 4096;
   size_t memory_bytes = 1 << 20;  // open to the other end
 };

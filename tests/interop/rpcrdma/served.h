@@ -46,6 +46,7 @@ class Served {
     options.port = port();
     return options;
   }
+  uint64_t open_connections() const { return server_.open_connections(); }
   bool WaitForConnections(uint64_t count) const {
     return WaitUntil([this, count] { return server_.open_connections() == count; });
   }
@@ -85,6 +86,17 @@ class TestCalls {
     PrepareGet(length, seed);
     return Run() && HasGot(length, seed);
   }
+  // The data is in the middle of the reply.
+  bool GetMore(uint32_t length, uint32_t seed) {
+    PrepareGet(length, seed, TestProcedure::kGetMore);
+    request_->shape.most_reply_bytes += 4;
+    if (!Run()) return false;
+    const std::span<const std::byte> reply = request_->reply();
+    const size_t inline_bytes = request_->plan().write_chunk ? 0 : PaddedLength(length);
+    return reply.size() == kRpcReplyBytes + 8 + inline_bytes &&
+           LoadWord(reply.last(4).data()) == seed &&
+           (inline_bytes > 0 || length == 0 || HasPattern(request_->data(), seed));
+  }
   // `direct`: the data may be a Read chunk.
   bool Put(uint32_t length, uint32_t seed, bool direct = true) {
     PreparePut(length, seed, direct);
@@ -106,8 +118,8 @@ class TestCalls {
   }
 
   // The parts of a call that is sent asynchronously.
-  void PrepareGet(uint32_t length, uint32_t seed) {
-    Begin(TestProcedure::kGet);
+  void PrepareGet(uint32_t length, uint32_t seed, TestProcedure procedure = TestProcedure::kGet) {
+    Begin(procedure);
     Append(length);
     Append(seed);
     request_->shape.data_room = length;

@@ -173,7 +173,7 @@ void Server::Accept(Owned<rdma_cm_id> id, const rdma_cm_event& event) {
     peer.connection = std::make_unique<ServerConnection>(DeviceOf(raw->verbs), std::move(id),
                                                          options_, service_, counters_);
     peer.connection->Accept(request, DecodePrivateData(data));
-    peer.idle_since_ns = Now_ns();
+    peer.idle_since_ns = peer.stalled_since_ns = Now_ns();
     peers_.push_back(std::move(peer));
     counters_.connections.Add();
     open_connections_ = peers_.size();
@@ -194,13 +194,20 @@ ServerDevice& Server::DeviceOf(ibv_context* context) {
 
 void Server::CloseIdle() {
   const uint64_t now_ns = Now_ns();
-  const uint64_t limit_ns = uint64_t{options_.idle_limit_s} * 1'000'000'000;
+  const auto is_over = [now_ns](uint64_t since_ns, uint32_t limit_s) {
+    return now_ns - since_ns > uint64_t{limit_s} * 1'000'000'000;
+  };
   for (Peer& peer : peers_) {
-    if (peer.seen_activity != peer.connection->activity()) {
-      peer.seen_activity = peer.connection->activity();
-      peer.idle_since_ns = now_ns;
-    } else if (now_ns - peer.idle_since_ns > limit_ns) {
-      peer.connection->Close(CloseReason::kIdle);
+    ServerConnection& connection = *peer.connection;
+    if (peer.seen_received != connection.received()) peer.idle_since_ns = now_ns;
+    if (peer.seen_completed != connection.completed() || !connection.has_posted()) {
+      peer.stalled_since_ns = now_ns;
+    }
+    peer.seen_received = connection.received();
+    peer.seen_completed = connection.completed();
+    if (is_over(peer.idle_since_ns, options_.idle_limit_s)) connection.Close(CloseReason::kIdle);
+    if (is_over(peer.stalled_since_ns, options_.stall_limit_s)) {
+      connection.Close(CloseReason::kStalled);
     }
   }
   DestroyClosed();

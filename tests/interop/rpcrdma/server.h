@@ -38,8 +38,10 @@ class Server {
  private:
   struct Peer {
     std::unique_ptr<ServerConnection> connection;
-    uint64_t seen_activity = 0;
+    uint64_t seen_received = 0;
+    uint64_t seen_completed = 0;
     uint64_t idle_since_ns = 0;
+    uint64_t stalled_since_ns = 0;
   };
 
   void Listen();
@@ -51,6 +53,7 @@ class Server {
   void Accept(Owned<rdma_cm_id> id, const rdma_cm_event& event);
   ServerDevice& DeviceOf(ibv_context* context);
   void HandleCompletionEvents(ServerDevice& device);
+  // Closes connections that take resources and do not use them.
   void CloseIdle();
   void DestroyClosed();
 

@@ -144,15 +144,16 @@ bool ServerConnection::Poll() {
   const int count = closed_ ? 0 : ibv_poll_cq(cq_.get(), kCompletionsAtOnce, completions);
   if (count < 0) Close(CloseReason::kWorkRequestFailed);
   for (int i = 0; i < count && !closed_; ++i) OnCompletion(completions[i]);
-  activity_ += count > 0;
   return count > 0;
 }
 
 void ServerConnection::OnCompletion(const ibv_wc& wc) {
   if (wc.status != IBV_WC_SUCCESS) return Close(CloseReason::kWorkRequestFailed);
   if ((wc.wr_id & kIsReceive) != 0) {
+    ++received_;
     return OnReceive(static_cast<uint32_t>(wc.wr_id & ~kIsReceive), wc.byte_len);
   }
+  ++completed_;
   room_->Complete();
   Call& call = *calls_[wc.wr_id];
   if (call.step == Call::Step::kFetch) {

@@ -48,8 +48,11 @@ class ServerConnection : public BufferWaiter {
   void Close(CloseReason reason);
   bool is_closed() const { return closed_; }
   const rdma_cm_id* id() const { return id_.get(); }
-  // Number of Poll() calls that found something, to find idle connections.
-  uint64_t activity() const { return activity_; }
+  // What grows while the peer sends calls.
+  uint64_t received() const { return received_; }
+  // What grows while posted work requests complete; has_posted() if there are some.
+  uint64_t completed() const { return completed_; }
+  bool has_posted() const { return room_->used() > 0; }
 
  private:
   struct Call;
@@ -103,7 +106,8 @@ class ServerConnection : public BufferWaiter {
   bool accepted_ = false;
   bool armed_ = false;
   bool closed_ = false;
-  uint64_t activity_ = 0;
+  uint64_t received_ = 0;
+  uint64_t completed_ = 0;
 };
 
 }  // namespace rpcrdma

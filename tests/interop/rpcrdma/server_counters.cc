@@ -22,7 +22,8 @@ const char* Name(CloseReason reason) {
   static constexpr const char* kNames[kCloseReasons] = {
       "peer disconnected", "work request failed",    "post failed",
       "no reply possible", "dropped by the service", "idle",
-      "server stopped"};
+      "stalled",           "server stopped",
+  };
   return kNames[static_cast<size_t>(reason)];
 }
 

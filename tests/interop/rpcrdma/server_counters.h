@@ -19,10 +19,11 @@ enum class CloseReason {
   kPostFailed,
   kNoReplyPossible,  // less than the fixed part of a header
   kServiceDropped,
-  kIdle,
+  kIdle,     // no call for long
+  kStalled,  // work requests that do not complete: a peer without receives, or one that is gone
   kServerStopped,
 };
-inline constexpr size_t kCloseReasons = 7;
+inline constexpr size_t kCloseReasons = 8;
 const char* Name(CloseReason reason);
 
 class Count {

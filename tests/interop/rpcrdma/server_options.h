@@ -19,6 +19,7 @@ struct ServerOptions {
   uint32_t max_send_entries = 1024;  // of a connection's send queue; the device may have fewer
   uint32_t max_send_sges = 3;        // of a SEND: a reply in more parts is copied together
   uint32_t idle_limit_s = 900;       // a connection without a call for that long is closed
+  uint32_t stall_limit_s = 120;      // so is one whose work requests do not complete for that long
   uint32_t spin_us = 0;              // poll that long before sleeping
 };
 

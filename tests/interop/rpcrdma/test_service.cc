@@ -51,6 +51,15 @@ RpcReply Generate(uint32_t xid, XdrReader& arguments, bool placeable) {
   return WithData(xid, {Pattern(seed), length}, placeable);
 }
 
+RpcReply GenerateMore(uint32_t xid, XdrReader& arguments) {
+  XdrReader again = arguments;
+  uint32_t length = 0;
+  uint32_t seed = 0;
+  RpcReply reply = Generate(xid, arguments, true);
+  if (again.Read32(length) && again.Read32(seed)) AppendWord(reply.message, seed);
+  return reply;
+}
+
 bool ReadOpaque(XdrReader& arguments, std::span<const std::byte>& data) {
   uint32_t length = 0;
   return arguments.Read32(length) && arguments.ReadBytes(length, data);
@@ -103,6 +112,8 @@ RpcReply TestService::Answer(std::span<const std::byte> call) {
       return Echo(header.xid, reader);
     case TestProcedure::kDrop:
       return Drop();
+    case TestProcedure::kGetMore:
+      return GenerateMore(header.xid, reader);
   }
   return Status(header.xid, AcceptStatus::kProcedureUnavailable);
 }

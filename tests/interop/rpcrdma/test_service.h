@@ -18,11 +18,12 @@ inline constexpr uint32_t kMostTestBytes = 1 << 20;
 
 enum class TestProcedure : uint32_t {
   kNull = 0,
-  kGet = 1,   // (length, seed) -> opaque<>, which may be placed directly
-  kPut = 2,   // (seed, opaque<>) -> 1 if all bytes are as they should be, else 0
-  kList = 3,  // (length, seed) -> opaque<>, which may not be placed directly
-  kEcho = 4,  // (opaque<>) -> the same, which may be placed directly
-  kDrop = 5,  // (): closes the connection
+  kGet = 1,      // (length, seed) -> opaque<>, which may be placed directly
+  kPut = 2,      // (seed, opaque<>) -> 1 if all bytes are as they should be, else 0
+  kList = 3,     // (length, seed) -> opaque<>, which may not be placed directly
+  kEcho = 4,     // (opaque<>) -> the same, which may be placed directly
+  kDrop = 5,     // (): closes the connection
+  kGetMore = 6,  // as kGet, with the seed behind the data
 };
 
 // Of at most kMostTestBytes.
