@@ -362,10 +362,6 @@ class HostileServer : public ::testing::Test {
     calls_ = std::make_unique<TestCalls>(*client_, 100'000);
     Connect();
   }
-  ~HostileServer() override {
-    calls_.reset();
-    client_.reset();
-  }
 
   // The client's steps run on a thread of their own while this one takes the request.
   void Connect() {

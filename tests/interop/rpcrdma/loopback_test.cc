@@ -375,6 +375,7 @@ TEST(Reconnect, ServerThatComesLater) {
   ClientOptions to_there;
   to_there.address = kServerAddress;
   to_there.port = port;
+  to_there.source = kClientAddress;
   to_there.first_delay_ms = 20;
   to_there.most_delay_ms = 100;
   Client client(to_there);
@@ -463,6 +464,7 @@ TEST(KilledPeers, ServerIsKilledAndStartedAgain) {
   ClientOptions to_there;
   to_there.address = kServerAddress;
   to_there.port = kPort;
+  to_there.source = kClientAddress;
   to_there.first_delay_ms = 10;
   to_there.most_delay_ms = 200;
   Client client(to_there);

@@ -29,7 +29,7 @@ class RawPeer {
   // Connects. Throws std::system_error, also if it is rejected.
   RawPeer(const std::string& address, uint16_t port, const RawPeerOptions& options = {});
   // Takes the first request of a listening identifier.
-  RawPeer(rdma_event_channel* channel, const RawPeerOptions& options = {});
+  explicit RawPeer(rdma_event_channel* channel, const RawPeerOptions& options = {});
   ~RawPeer();
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;

@@ -18,6 +18,9 @@ namespace rpcrdma {
 
 inline constexpr char kServerAddress[] = "10.99.0.2";
 inline constexpr char kServerAddress6[] = "fd72:6f63:6900::2";
+// Of the other device: without it, the route to a device's own address stays on that device.
+inline constexpr char kClientAddress[] = "10.99.0.1";
+inline constexpr char kClientAddress6[] = "fd72:6f63:6900::1";
 inline constexpr int kPatience_ms = 60'000;
 
 inline ServerOptions AnyPort(const std::string& address = kServerAddress) {
@@ -44,6 +47,8 @@ class Served {
     ClientOptions options;
     options.address = address_;
     options.port = port();
+    if (address_ == kServerAddress) options.source = kClientAddress;
+    if (address_ == kServerAddress6) options.source = kClientAddress6;
     return options;
   }
   uint64_t open_connections() const { return server_.open_connections(); }
