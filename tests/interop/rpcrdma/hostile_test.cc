@@ -351,8 +351,10 @@ TEST_F(HostileClient, ReadChunkWithItsRoundUp) {
 
 class HostileServer : public ::testing::Test {
  protected:
-  HostileServer() : listener_(kServerAddress, 0) {
+  explicit HostileServer(Registration registration = Registration::kRegions)
+      : listener_(kServerAddress, 0) {
     ClientOptions options;
+    options.registration = registration;
     options.address = kServerAddress;
     options.port = listener_.port();
     options.call_limit_ms = 3000;
@@ -523,6 +525,40 @@ TEST_F(HostileServer, SilenceEndsTheConnection) {
   EXPECT_EQ(again.xid, first.xid);
   EXPECT_EQ(Answer(Message(ReplyTo(again), Success(again))), CallStatus::kDone);
   EXPECT_EQ(calls_->request().transmissions(), 2u);
+}
+
+class HostileServerOfWindows : public HostileServer {
+ protected:
+  HostileServerOfWindows() : HostileServer(Registration::kWindows) {}
+};
+
+// When a call is done, its memory is the caller's alone.
+TEST_F(HostileServerOfWindows, KeysEndWithTheCall) {
+  calls_->PrepareGet(50'000, 1);
+  Header call = TakeCall();
+  ASSERT_EQ(call.writes.size(), 1u);
+  ASSERT_EQ(call.writes[0].size(), 1u);
+  Segment& data = call.writes[0][0];
+  const Bytes early(8, std::byte{'a'});
+  EXPECT_EQ(server_->Write(early, data.offset, data.handle), IBV_WC_SUCCESS);
+  Header reply = ReplyTo(call);
+  data.length = 8;
+  reply.writes = call.writes;
+  EXPECT_EQ(Answer(Message(reply, Success(call))), CallStatus::kDone);
+  EXPECT_EQ(client_->counters().local_invalidations, 1u);
+  const Bytes late(8, std::byte{'b'});
+  EXPECT_EQ(server_->Write(late, data.offset, data.handle), IBV_WC_REM_ACCESS_ERR);
+  const auto held = calls_->request().data();
+  EXPECT_EQ(Bytes(held.begin(), held.end()), early);
+}
+
+TEST_F(HostileServerOfWindows, WindowsCoverTheCallAlone) {
+  calls_->PrepareGet(50'000, 1);
+  const Header call = TakeCall();
+  ASSERT_EQ(call.writes.size(), 1u);
+  const Segment& data = call.writes[0][0];
+  EXPECT_EQ(server_->Write(Bytes(8), data.offset + data.length - 4, data.handle),
+            IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST_F(HostileServer, Disconnects) {

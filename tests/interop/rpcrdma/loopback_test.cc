@@ -399,6 +399,7 @@ TEST(Reconnect, SetPortIsForTheNextConnection) {
   EXPECT_TRUE(calls.Null());
   EXPECT_EQ(second.counters().calls.value(), 0u);
   client.Disconnect();
+  EXPECT_EQ(client.credits(), 1u) << "of the new connection";
   EXPECT_TRUE(calls.Null());
   EXPECT_EQ(second.counters().calls.value(), 1u);
 }

@@ -138,13 +138,11 @@ bool RawPeer::PollOnce(int timeout_ms) {
   return true;
 }
 
-ibv_wc_status RawPeer::Send(std::span<const std::byte> message) {
-  const std::span<std::byte> room = sends_->Slot(0).first(message.size());
-  std::copy(message.begin(), message.end(), room.begin());
+ibv_wc_status RawPeer::Post(ibv_send_wr& request, std::span<const std::byte> bytes) {
+  const std::span<std::byte> room = sends_->Slot(0).first(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), room.begin());
   ibv_sge sge = sends_->Sge(room);
-  ibv_send_wr request = {};
   request.wr_id = kIsSend;
-  request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_SIGNALED;
   request.sg_list = &sge;
   request.num_sge = 1;
@@ -156,6 +154,19 @@ ibv_wc_status RawPeer::Send(std::span<const std::byte> message) {
   }
   // A QP whose connection has ended flushes.
   return sent_.value_or(IBV_WC_WR_FLUSH_ERR);
+}
+
+ibv_wc_status RawPeer::Send(std::span<const std::byte> message) {
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_SEND;
+  return Post(request, message);
+}
+
+ibv_wc_status RawPeer::Write(std::span<const std::byte> bytes, uint64_t to, uint32_t rkey) {
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.wr.rdma = {to, rkey};
+  return Post(request, bytes);
 }
 
 std::optional<RawPeer::Received> RawPeer::Receive(int timeout_ms) {

@@ -41,6 +41,8 @@ class RawPeer {
 
   // Sends and waits for the completion. Returns its status.
   ibv_wc_status Send(std::span<const std::byte> message);
+  // Writes to the other end's memory and waits for the completion.
+  ibv_wc_status Write(std::span<const std::byte> bytes, uint64_t to, uint32_t rkey);
   struct Received {
     std::vector<std::byte> message;
     uint32_t invalidated_key = 0;
@@ -55,6 +57,7 @@ class RawPeer {
 
  private:
   void CreateQueues();
+  ibv_wc_status Post(ibv_send_wr& request, std::span<const std::byte> bytes);
   void PostReceive(uint32_t slot);
   // The next event, which must be this one.
   void Expect(rdma_cm_event_type type);
