@@ -4,7 +4,11 @@
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-while read -r module; do insmod "/modules/$module" || echo "guest: $module does not load"; done </modules/order
+load() { while read -r module; do insmod "/modules/$module" || echo "guest: $module does not load"; done <"$1"; }
+load /modules/order
+for word in $(cat /proc/cmdline); do
+  case $word in modules=*) load "/modules/order.${word#modules=}" ;; esac
+done
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose root /new || exec sh
 for place in dev proc sys; do mount --move "/$place" "/new/$place"; done
 mkdir -p /new/dev/pts /new/dev/shm

@@ -12,6 +12,8 @@ folder=$1
 PATH=$PATH:/usr/sbin:/sbin  # an ordinary user's lacks them; depmod and modprobe need no privilege here
 modules=(virtio_pci virtio_net virtio_blk virtio_rng 9p 9pnet_virtio crc32_generic crc32_pclmul ext4 rdma_rxe rdma_ucm ib_umad vgem
   vfio_iommu_type1 vfio-pci uio_pci_generic)
+# Those that few tests need: loaded by guests whose kernel's command line has modules=NAME.
+declare -A more_modules=([nfs]='nfs nfsv3 rpcrdma')
 
 unavailable() { printf 'make_guest: %s\n' "$*" >&2; exit 77; }
 for program in qemu-system-x86_64 busybox cpio depmod modprobe dpkg-deb; do
@@ -40,13 +42,22 @@ mkdir -p "$root"/{bin,dev,proc,sys,new,modules}
 cp "$(command -v busybox)" "$root/bin/busybox"
 cp "$here/guest_init.sh" "$root/init"
 chmod 755 "$root/init"
-# In the order in which they can be loaded.
-for module in "${modules[@]}"; do
-  modprobe -d "$work/kernel" -S "$version" --show-depends "$module"
-done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r path; do
-  cp "$path" "$root/modules/"
-  basename "$path"
-done >"$root/modules/order"
+# Copies modules, and those that they need. Prints the names of new ones in the order in which they can be loaded.
+copy_modules() {
+  for module in "$@"; do
+    modprobe -d "$work/kernel" -S "$version" --show-depends "$module"
+  done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r path; do
+    name=$(basename "$path")
+    [ ! -e "$root/modules/$name" ] || continue
+    cp "$path" "$root/modules/"
+    printf '%s\n' "$name"
+  done
+}
+copy_modules "${modules[@]}" >"$root/modules/order"
+for name in "${!more_modules[@]}"; do
+  read -ra more <<<"${more_modules[$name]}"
+  copy_modules "${more[@]}" >"$root/modules/order.$name"
+done
 (cd "$root" && find . | cpio -o -H newc --quiet) | gzip -1 >"$folder/initrd"
 cp "$work/kernel/boot/vmlinuz-$version" "$folder/vmlinuz"
 printf '%s' "$stamp" >"$folder/stamp"

@@ -16,18 +16,20 @@
 #include "tests/interop/rpcrdma/nfs/handle_key.h"
 #include "tests/interop/rpcrdma/nfs/nfs_service.h"
 #include "tests/interop/rpcrdma/nfs/tcp_server.h"
+#include "tests/interop/rpcrdma/server.h"
 
 namespace rpcrdma {
 namespace {
 
 constexpr char kUsage[] =
-    "Usage: nfs_server --tcp ADDRESS:PORT [--key FILE] FOLDER\n"
+    "Usage: nfs_server --tcp ADDRESS:PORT [--rdma ADDRESS:PORT] [--key FILE] FOLDER\n"
     "\n"
     "Export FOLDER by NFS version 3. MOUNT is answered on the same TCP port; no rpcbind is "
     "needed.\n"
     "Addresses are numeric; write IPv6 as [ADDRESS]:PORT.\n"
     "\n"
     "  --tcp ADDRESS:PORT   listen there for RPC over TCP\n"
+    "  --rdma ADDRESS:PORT  listen there for RPC over RDMA, too (port 20049 is usual)\n"
     "  --key FILE           keep the secret of file handles there, so that clients survive a "
     "restart\n";
 
@@ -37,7 +39,7 @@ struct Endpoint {
 };
 
 struct Options {
-  std::optional<Endpoint> tcp;
+  std::optional<Endpoint> tcp, rdma;
   std::string key_file, folder;
 };
 
@@ -56,6 +58,7 @@ Endpoint ParseEndpoint(const std::string& text) {
 
 Options ParseOptions(int count, char** arguments) {
   const option known[] = {{"tcp", required_argument, nullptr, 't'},
+                          {"rdma", required_argument, nullptr, 'r'},
                           {"key", required_argument, nullptr, 'k'},
                           {"help", no_argument, nullptr, 'h'},
                           {}};
@@ -64,6 +67,9 @@ Options ParseOptions(int count, char** arguments) {
     switch (each) {
       case 't':
         options.tcp = ParseEndpoint(optarg);
+        break;
+      case 'r':
+        options.rdma = ParseEndpoint(optarg);
         break;
       case 'k':
         options.key_file = optarg;
@@ -121,11 +127,36 @@ void PrintCounters(const NfsCounters& nfs, const TcpCounters& tcp) {
   PrintCount("TCP connections stalled", tcp.stalled);
 }
 
+// RPC over RDMA, if asked for.
+class RdmaEnd {
+ public:
+  RdmaEnd(const std::optional<Endpoint>& endpoint, NfsService* service) {
+    if (!endpoint) return;
+    ServerOptions options;
+    options.address = endpoint->address;
+    options.port = endpoint->port;
+    server_.emplace(options, *service);
+    std::printf("nfs_server: RDMA port %d\n", server_->port());
+    thread_ = Start([this] { server_->Run(); });
+  }
+  void Stop() {
+    if (!server_) return;
+    server_->Stop();
+    thread_.join();
+    std::fputs(server_->counters().Text().c_str(), stdout);
+  }
+
+ private:
+  std::optional<Server> server_;
+  std::thread thread_;
+};
+
 void Serve(const Options& options, const sigset_t& signals) {
   NfsService service(options.folder,
                      options.key_file.empty() ? RandomKey() : KeyIn(options.key_file));
   TcpServer tcp(options.tcp->address, options.tcp->port, &service);
   std::printf("nfs_server: %s is exported, TCP port %d\n", service.path().c_str(), tcp.port());
+  RdmaEnd rdma(options.rdma, &service);
   std::thread tcp_thread = Start([&] { tcp.Run(); });
   std::puts("nfs_server: ready");
   std::fflush(stdout);
@@ -133,6 +164,7 @@ void Serve(const Options& options, const sigset_t& signals) {
   tcp.Stop();
   tcp_thread.join();
   PrintCounters(service.counters(), tcp.counters());
+  rdma.Stop();
 }
 
 int Main(int count, char** arguments) {

@@ -1,0 +1,125 @@
+"""What the guest does with a mounted folder in nfs_test.py: shell commands, and the kinds of mounts."""
+import typing
+
+MOUNT = '/tmp/mount'
+SOURCE = '/tmp/source'
+TCP_PORT, RDMA_PORT = 2049, 20049
+
+# In $SOURCE: files of many sizes, a tree with links, modes and times. Made once in each guest.
+MAKE_SOURCE = f"""set -e
+mkdir -p {SOURCE}/files {SOURCE}/tree/empty {SOURCE}/tree/deep/deeper {MOUNT}
+cd {SOURCE}/files
+for size in 0 1 3 4 1000 4096 4097 65536 70001 1048576 1048577 3145731; do head -c $size /dev/urandom >f.$size; done
+cd ../tree
+for i in $(seq 40); do echo "number $i" >"deep/file $i"; done
+head -c 100000 /dev/urandom >deep/deeper/data
+ln -s ../file deep/deeper/up; ln -s /etc/hostname absolute; ln -s missing dangling
+ln deep/deeper/data second-name
+chmod 640 'deep/file 1'; chmod 755 'deep/file 2'; chmod 500 deep/deeper
+touch -d '2001-02-03 04:05:06.789' 'deep/file 3'; touch -h -d '2002-03-04' dangling"""
+
+# Lets the kernel forget what it has cached of the files, so that they are read from the server.
+FORGET = 'echo 3 >/proc/sys/vm/drop_caches'
+# (Sizes and link counts of folders differ between file systems.)
+LIST = "find . -mindepth 1 \\( -type d -printf '%P %y %m %T@\\n' \\) -o -printf '%P %y %m %n %s %T@ %l\\n' | sort"
+
+
+class Work(typing.NamedTuple):
+    """Commands in the mounted folder. `checked`: files that the host then compares by the checksums that the guest printed."""
+    name: str
+    commands: str
+    checked: bool = False
+
+
+FILES = Work('files of 0 bytes to 3 MiB are written, read back and the same on both sides', f"""
+cp {SOURCE}/files/* . && sync && {FORGET}
+for file in {SOURCE}/files/*; do cmp "$file" "$(basename "$file")"; done
+sha256sum f.*""", True)
+
+TREE = Work('cp -a and find keep a tree', f"""
+cp -a {SOURCE}/tree copy && {FORGET}
+diff -r --no-dereference {SOURCE}/tree copy
+(cd {SOURCE}/tree && {LIST}) >/tmp/wanted
+(cd copy && {LIST}) >/tmp/there
+diff /tmp/wanted /tmp/there
+cp -a copy /tmp/back
+(cd /tmp/back && {LIST}) | diff /tmp/wanted -
+[ "$(find copy -type f | wc -l)" = 42 ]
+rm -r copy /tmp/back
+[ ! -e copy ]""")
+
+DD = Work('dd writes and reads without the cache', """
+dd if=/dev/urandom of=/tmp/random bs=64k count=24 status=none
+dd if=/tmp/random of=direct bs=100000 oflag=direct status=none
+dd if=direct bs=131072 iflag=direct status=none | cmp - /tmp/random
+dd if=/tmp/random of=direct bs=4096 count=3 seek=7 conv=notrunc,fsync status=none
+dd if=direct bs=4096 skip=7 count=3 iflag=direct status=none | cmp -n 12288 - /tmp/random
+sha256sum direct""", True)
+
+ENTRIES = Work('names come and go', """
+mkdir many && cd many
+for i in $(seq 120); do : >"file $i"; done
+[ "$(ls | wc -l)" = 120 ]
+for i in $(seq 1 6 120); do mv "file $i" "moved $i"; done
+[ "$(find . -name 'moved *' | wc -l)" = 20 ]
+ln 'file 2' linked && [ "$(stat -c %h linked)" = 2 ]
+ln -s 'file 2' soft && [ "$(readlink soft)" = 'file 2' ]
+(set -C; echo mine >exclusive); ! (set -C; echo other >exclusive) 2>/dev/null
+[ "$(cat exclusive)" = mine ]
+truncate -s 100000 exclusive && [ "$(stat -c %s exclusive)" = 100000 ]
+cd .. && rm -r many && [ ! -e many ]""")
+
+APPENDS = Work('two writers append to one file', """
+for writer in 1 2; do (for i in $(seq 50); do echo "$writer $i" >>log; done) & done
+wait
+[ "$(wc -l <log)" = 100 ]
+sha256sum log""", True)
+
+LARGE = Work('a file of 64 MiB is written and read back', f"""
+head -c 67108864 /dev/urandom >large && {FORGET}
+sha256sum large
+head -c 67108864 /dev/zero | tr '\\0' x | dd of=zero bs=1M iflag=fullblock status=none
+sha256sum zero""", True)
+
+PARALLEL = Work('16 jobs write and read side by side', f"""
+for job in $(seq 16); do
+  (head -c 1500000 /dev/urandom >"job$job" && cp "job$job" "copy$job" && cmp "job$job" "copy$job" || exit 1) &
+  jobs="${{jobs:-}} $!"
+done
+for job in $jobs; do wait "$job"; done
+{FORGET}
+sha256sum job* copy*""", True)
+
+SHORT = (FILES, TREE, DD, ENTRIES)
+LONG = (*SHORT, APPENDS, PARALLEL, LARGE)
+
+
+class Mount(typing.NamedTuple):
+    """How the guest mounts the folder: `proto` as in nfs(5), and more options."""
+    proto: str
+    options: str = ''
+
+    @property
+    def name(self):
+        return ','.join(filter(None, (self.proto, self.options)))
+
+    @property
+    def rdma(self):
+        return self.proto.startswith('rdma')
+
+    def command(self, path, addresses, mount_address):
+        """Mounts without helpers (mount.nfs, rpcbind): MOUNT is called by TCP, at `mount_address`."""
+        address = addresses['v6' if self.proto.endswith('6') else 'v4'] if self.rdma else mount_address
+        port = RDMA_PORT if self.rdma else TCP_PORT
+        options = (f'vers=3,proto={self.proto},port={port},addr={address},mountproto=tcp,mountport={TCP_PORT},'
+                   f'mountaddr={mount_address},nolock,hard')
+        source = f'[{address}]' if ':' in address else address
+        return f'mount -i -t nfs -o {",".join(filter(None, (options, self.options)))} {source}:{path} {MOUNT}'
+
+
+def cases(everything):
+    """Pairs of a mount and the works to do on it."""
+    if not everything:
+        return [(Mount('tcp'), (FILES,)), (Mount('rdma'), SHORT)]
+    return [(Mount('tcp'), LONG), (Mount('rdma'), LONG), (Mount('rdma6'), LONG),
+            *((Mount('rdma', f'rsize={size},wsize={size}'), (FILES, DD)) for size in (4096, 32768, 262144))]
