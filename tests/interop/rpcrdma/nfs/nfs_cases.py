@@ -83,12 +83,18 @@ sha256sum zero""", True)
 
 PARALLEL = Work('16 jobs write and read side by side', f"""
 for job in $(seq 16); do
-  (head -c 1500000 /dev/urandom >"job$job" && cp "job$job" "copy$job" && cmp "job$job" "copy$job" || exit 1) &
+  (head -c 600000 /dev/urandom >"job$job" && cp "job$job" "copy$job" && cmp "job$job" "copy$job" || exit 1) &
   jobs="${{jobs:-}} $!"
 done
 for job in $jobs; do wait "$job"; done
 {FORGET}
 sha256sum job* copy*""", True)
+
+# Small: tshark reads the frames.
+CAPTURED = Work('files, links and listings while frames are captured', f"""
+cp {SOURCE}/files/f.[0134] {SOURCE}/files/f.4096 {SOURCE}/files/f.4097 {SOURCE}/files/f.70001 . && ln -s f.1 link && ls -l && {FORGET}
+[ "$(readlink link)" = f.1 ]
+sha256sum f.*""", True)
 
 SHORT = (FILES, TREE, DD, ENTRIES)
 LONG = (*SHORT, APPENDS, PARALLEL, LARGE)
