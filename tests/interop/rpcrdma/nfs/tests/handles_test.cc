@@ -1,7 +1,10 @@
 // File handles and names: nothing outside of the export is reached, and handles outlive renames and
 // restarts.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -200,6 +203,29 @@ TEST_F(Handles, PipesAreNotOpened) {
   EXPECT_EQ(read.TakeStatus(), Status::kInvalid);
   EXPECT_EQ(client_.Write(client_.At("pipe"), 0, "x"), Status::kInvalid);
   EXPECT_EQ(client_.Getattr(client_.At("pipe")).type, 7u);
+}
+
+// Mounts a file system on the folder, in a mount namespace that ends with this process.
+bool MountOn(const std::string& folder) {
+  return unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+         mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", folder.c_str(), "tmpfs", 0, nullptr) == 0;
+}
+
+TEST_F(Handles, MountsBelowTheExportAreNotEntered) {
+  constexpr int kCannotMount = 77;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!MountOn(client_.PathOf("a"))) _exit(kCannotMount);
+    client_.Restart();  // the service before has opened the export without the mount
+    _exit(Lookup("", "a") == Status::kAccess ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kCannotMount) GTEST_SKIP() << "this user may not mount";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(Handles, HardLinksOfARemovedNameAreFound) {
