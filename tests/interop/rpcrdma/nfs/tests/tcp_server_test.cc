@@ -59,7 +59,7 @@ class Peer {
 class Tcp : public ::testing::Test {
  protected:
   Tcp() : server_("127.0.0.1", 0, &client_.service()), thread_([this] { server_.Run(); }) {}
-  ~Tcp() override {
+  void TearDown() override {
     server_.Stop();
     thread_.join();
   }
