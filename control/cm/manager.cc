@@ -303,7 +303,7 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
   attr.traffic_class = id.type_of_service;
   const uint32_t number = id.number;
   absl::StatusOr<std::optional<roce::Path>> path = id.port->device.FindPath(
-      attr, roce::kGsiQpn, roce::kGsiQpn,
+      attr, roce::kGsiQpn, roce::kGsiQpn, id.channel->shared_user(),
       [this, number](const absl::StatusOr<roce::Path>& found) { AddressKnown(number, found); },
       id.path_wait);
   if (!path.ok()) {

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "control/device/users.h"
 #include "control/loop/log.h"
 #include "control/net/paths.h"
 #include "roce/parse.h"
@@ -43,6 +44,10 @@ const LinkRate& RateFor(uint32_t mbps) {
   }
   return kLinkRates[std::size(kLinkRates) - 1];
 }
+
+// The cache keeps half of its places for resolved peers, whatever the users wait for.
+static_assert(DeviceLimits().max_unresolved_peers <= Neighbours::kMaxEntries / 2);
+static_assert(DeviceLimits().max_path_waits <= Neighbours::kMaxWaiters);
 
 // The counters of PortInfo have 16 bits and saturate (IBTA vol 1, 14.2.5.6).
 uint32_t ViolationCount(const dataplane::DeviceSnapshot& snapshot, roce::DropReason reason) {
@@ -234,19 +239,25 @@ void Device::DescribePort(roci_abi_query_port_response& out) const {
 
 absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_attr& attr,
                                                            roce::Qpn local, roce::Qpn remote,
+                                                           const std::shared_ptr<User>& user,
                                                            PathDone later, uint64_t& number) {
   absl::StatusOr<PathPlan> plan = PlanPath(addresses_, attr, local, remote);
   if (!plan.ok()) return plan.status();
   if (plan->resolved) return plan->path;
-  const uint64_t waiter = ++last_waiting_;
-  const std::optional<roce::Mac> mac =
-      neighbours_.Resolve(MonotonicNow(), plan->path.src_gid, {plan->next_hop, plan->path.vlan()},
-                          waiter, [this](const Frame& frame) { SendFrame(frame); });
-  if (mac) {
+  const roce::NetAddress next_hop{plan->next_hop, plan->path.vlan()};
+  const roce::TimeNs now = MonotonicNow();
+  if (const std::optional<roce::Mac> mac = neighbours_.Find(now, next_hop)) {
     plan->path.dst_mac = *mac;
     return plan->path;
   }
-  waiting_.emplace(waiter, Waiting{plan->path, std::move(later)});
+  DeviceQuotas& quotas = user->QuotasOf(limits_, quotas_);
+  absl::StatusOr<PeerWaits::Wait> wait =
+      peer_waits_.Begin(next_hop, quotas.path_waits, quotas.unresolved_peers);
+  if (!wait.ok()) return wait.status();
+  const uint64_t waiter = ++last_waiting_;
+  neighbours_.Resolve(now, plan->path.src_gid, next_hop, waiter,
+                      [this](const Frame& frame) { SendFrame(frame); });
+  waiting_.emplace(waiter, Waiting{plan->path, std::move(later), user, *std::move(wait)});
   number = waiter;
   loop_.Post([this] { DeliverAnswers(); });  // Resolve may have failed already: full table
   return std::nullopt;
@@ -334,6 +345,7 @@ void Device::DeliverAnswers() {
     if (it == waiting_.end()) continue;
     Waiting waiting = std::move(it->second);
     waiting_.erase(it);
+    waiting.wait.End();  // `done` may begin another one
     waiting.path.dst_mac = answer.mac;
     if (answer.status.ok()) {
       waiting.done(waiting.path);

@@ -14,6 +14,7 @@
 #include "control/config/config.h"
 #include "control/device/call_faults.h"
 #include "control/device/multicast.h"
+#include "control/device/peer_waits.h"
 #include "control/device/quota.h"
 #include "control/device/xrc_domains.h"
 #include "control/loop/event_loop.h"
@@ -25,6 +26,8 @@
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
+
+class User;
 
 // One quota for each limit of a device, or of one user on it.
 struct DeviceQuotas {
@@ -40,6 +43,9 @@ struct DeviceQuotas {
         multicast(limits.max_multicast_memberships, whole != nullptr ? &whole->multicast : nullptr),
         multicast_groups(limits.max_multicast_groups,
                          whole != nullptr ? &whole->multicast_groups : nullptr),
+        path_waits(limits.max_path_waits, whole != nullptr ? &whole->path_waits : nullptr),
+        unresolved_peers(limits.max_unresolved_peers,
+                         whole != nullptr ? &whole->unresolved_peers : nullptr),
         flows(limits.max_flows, whole != nullptr ? &whole->flows : nullptr),
         counters(limits.max_counters, whole != nullptr ? &whole->counters : nullptr),
         work_queues(limits.max_work_queues, whole != nullptr ? &whole->work_queues : nullptr),
@@ -56,6 +62,8 @@ struct DeviceQuotas {
   Quota ahs;
   Quota multicast;
   Quota multicast_groups;
+  Quota path_waits;
+  Quota unresolved_peers;
   Quota flows;
   Quota counters;
   Quota work_queues;
@@ -120,11 +128,13 @@ class Device {
 
   // Finds the path of an address vector (errors: see PlanPath). Returns nothing if the MAC address
   // is unknown: then `later` is called exactly once, after this call has returned, unless
-  // CancelPath is called with `number` (never 0). DeadlineExceeded: the peer does not answer.
+  // CancelPath is called with `number` (never 0). DeadlineExceeded: the peer does not answer. The
+  // wait is charged to `user`; ResourceExhausted: the user has too many of them.
   using PathDone = std::function<void(const absl::StatusOr<roce::Path>&)>;
   absl::StatusOr<std::optional<roce::Path>> FindPath(const roci_abi_ah_attr& attr, roce::Qpn local,
-                                                     roce::Qpn remote, PathDone later,
-                                                     uint64_t& number);
+                                                     roce::Qpn remote,
+                                                     const std::shared_ptr<User>& user,
+                                                     PathDone later, uint64_t& number);
   void CancelPath(uint64_t number);
   // Changes when FindPath may give another path than before; never 0. The listener is called after
   // each change.
@@ -147,6 +157,8 @@ class Device {
   struct Waiting {
     roce::Path path;
     PathDone done;
+    std::shared_ptr<User> user;  // outlives `wait`
+    PeerWaits::Wait wait;
   };
 
   Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
@@ -178,6 +190,7 @@ class Device {
   XrcDomains xrc_domains_;
   CallFaults call_faults_;
   EventLoop::Watch slow_path_watch_ = 0;
+  PeerWaits peer_waits_;
   uint64_t last_waiting_ = 0;
   std::map<uint64_t, Waiting> waiting_;
   uint32_t paths_ = 1;

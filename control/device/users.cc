@@ -33,14 +33,15 @@ uint64_t ChargedTo(const SharedQuotas& whole) {
 
 // The limits on numbers of objects.
 constexpr uint32_t DeviceLimits::*kCounts[] = {
-    &DeviceLimits::max_qp,          &DeviceLimits::max_cq,
-    &DeviceLimits::max_mr,          &DeviceLimits::max_mw,
-    &DeviceLimits::max_dm_bytes,    &DeviceLimits::max_pd,
-    &DeviceLimits::max_ah,          &DeviceLimits::max_multicast_memberships,
-    &DeviceLimits::max_flows,       &DeviceLimits::max_multicast_groups,
-    &DeviceLimits::max_counters,    &DeviceLimits::max_multicast_members,
-    &DeviceLimits::max_work_queues, &DeviceLimits::max_queue_tables,
-    &DeviceLimits::max_srq,         &DeviceLimits::max_xrcd};
+    &DeviceLimits::max_qp,           &DeviceLimits::max_cq,
+    &DeviceLimits::max_mr,           &DeviceLimits::max_mw,
+    &DeviceLimits::max_dm_bytes,     &DeviceLimits::max_pd,
+    &DeviceLimits::max_ah,           &DeviceLimits::max_multicast_memberships,
+    &DeviceLimits::max_flows,        &DeviceLimits::max_multicast_groups,
+    &DeviceLimits::max_counters,     &DeviceLimits::max_multicast_members,
+    &DeviceLimits::max_work_queues,  &DeviceLimits::max_unresolved_peers,
+    &DeviceLimits::max_queue_tables, &DeviceLimits::max_path_waits,
+    &DeviceLimits::max_srq,          &DeviceLimits::max_xrcd};
 
 DeviceLimits WithoutReserve(DeviceLimits limits) {
   for (uint32_t DeviceLimits::*count : kCounts) limits.*count = WithoutReserve(limits.*count);

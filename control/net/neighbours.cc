@@ -249,14 +249,19 @@ void Neighbours::Learn(TimeNs now, const roce::NetAddress& address, const roce::
   entry.waiters.clear();
 }
 
+std::optional<roce::Mac> Neighbours::Find(TimeNs now, const roce::NetAddress& next_hop) const {
+  if (addresses_.IsOwn(next_hop)) return addresses_.mac();
+  const auto it = entries_.find(next_hop);
+  const bool is_known =
+      it != entries_.end() && it->second.mac && now - it->second.confirmed < kLifetimeNs;
+  return is_known ? it->second.mac : std::nullopt;
+}
+
 std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source,
                                              const roce::NetAddress& next_hop, uint64_t waiter,
                                              Send send) {
-  if (addresses_.IsOwn(next_hop)) return addresses_.mac();
+  if (const std::optional<roce::Mac> mac = Find(now, next_hop)) return mac;
   auto it = entries_.find(next_hop);
-  if (it != entries_.end() && it->second.mac && now - it->second.confirmed < kLifetimeNs) {
-    return it->second.mac;
-  }
   if (waiters_ >= kMaxWaiters || (it == entries_.end() && !MakeRoom(now))) {
     answers_.push_back(
         {waiter, absl::ResourceExhaustedError("too many unresolved neighbours"), {}});

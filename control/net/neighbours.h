@@ -74,11 +74,12 @@ class Neighbours {
   // Handles a received frame that is not a RoCE packet.
   SlowPathReason HandleFrame(roce::TimeNs now, std::span<const std::byte> frame, Send send);
 
-  // Returns the MAC of `next_hop` (an address in one of our networks, or our own) if it is known.
-  // Otherwise starts resolving it and adds `waiter`, whose answer will be in TakeAnswers after at
-  // most kPatienceNs. `source`: one of our addresses of the same family and VLAN. Every waiter gets
-  // exactly one answer, unless cancelled. Each new waiter restarts the backoff, because the peer
-  // may have become reachable since the last request.
+  // The MAC of `next_hop` (an address in one of our networks, or our own) if it is known.
+  std::optional<roce::Mac> Find(roce::TimeNs now, const roce::NetAddress& next_hop) const;
+  // The same. Otherwise starts resolving it and adds `waiter`, whose answer will be in TakeAnswers
+  // after at most kPatienceNs. `source`: one of our addresses of the same family and VLAN. Every
+  // waiter gets exactly one answer, unless cancelled. Each new waiter restarts the backoff, because
+  // the peer may have become reachable since the last request.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
                                    const roce::NetAddress& next_hop, uint64_t waiter, Send send);
   void Cancel(uint64_t waiter);

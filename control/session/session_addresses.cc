@@ -7,7 +7,7 @@ namespace roci::control {
 absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
                                const UsePath& then, Reply& reply) {
   const absl::StatusOr<std::optional<roce::Path>> path = device_->FindPath(
-      attr, local, remote,
+      attr, local, remote, admission_.user,
       [this, then](const absl::StatusOr<roce::Path>& found) {
         AnswerOrEnd([&] {
           Reply answer;

@@ -232,7 +232,8 @@ TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
        {&DeviceQuotas::cqs, &DeviceQuotas::mrs, &DeviceQuotas::mws, &DeviceQuotas::dm_bytes,
         &DeviceQuotas::pds, &DeviceQuotas::ahs, &DeviceQuotas::multicast,
         &DeviceQuotas::multicast_groups, &DeviceQuotas::flows, &DeviceQuotas::counters,
-        &DeviceQuotas::work_queues, &DeviceQuotas::queue_tables, &DeviceQuotas::xrcds}) {
+        &DeviceQuotas::work_queues, &DeviceQuotas::queue_tables, &DeviceQuotas::xrcds,
+        &DeviceQuotas::path_waits, &DeviceQuotas::unresolved_peers}) {
     Quota& of_alice = alice->QuotasOf(limits, device).*quota;
     Quota& of_bob = bob->QuotasOf(limits, device).*quota;
     const QuotaShare all_of_alice(of_alice, of_alice.left());

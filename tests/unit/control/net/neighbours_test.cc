@@ -312,6 +312,23 @@ TEST(NeighboursIpv6Test, HopLimitMustBe255) {
   EXPECT_EQ(b.Receive(question), SlowPathReason::kNdMalformed);
 }
 
+TEST(NeighboursTest, FindsWhatNeedsNoResolution) {
+  Node a(kMacA, 1);
+  const auto find = [&](const char* peer, roce::TimeNs now) {
+    return a.neighbours.Find(now, {*ParseIp(peer)});
+  };
+  EXPECT_EQ(find("10.0.0.1", 0), kMacA) << "our own address";
+  EXPECT_EQ(find("10.0.0.2", 0), std::nullopt);
+  a.Resolve(0, "10.0.0.1", "10.0.0.2", 1);
+  EXPECT_EQ(find("10.0.0.2", 0), std::nullopt) << "being resolved";
+  Node b(kMacB, 2);
+  b.neighbours.Announce([&](const Frame& frame) { a.Receive(frame); });
+  EXPECT_EQ(find("10.0.0.2", 0), kMacB);
+  EXPECT_EQ(find("10.0.0.2", Neighbours::kLifetimeNs - 1), kMacB);
+  EXPECT_EQ(find("10.0.0.2", Neighbours::kLifetimeNs), std::nullopt);
+  EXPECT_EQ(a.neighbours.entries().size(), 1u) << "does not ask";
+}
+
 TEST(NeighboursTest, TableIsBounded) {
   Node a(kMacA, 1);
   const std::vector<InterfaceAddress> wide = {*ParseInterfaceAddress("10.0.0.1/8")};

@@ -1,0 +1,118 @@
+// One ordinary user takes all that it can of a device's table of peers. Other
+// ordinary users still find theirs.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "control/config/device_limits.h"
+#include "tests/integration/attacker.h"
+#include "tests/integration/hostile/cm_speaker.h"
+#include "tests/integration/raw_session.h"
+
+namespace roci::testing {
+namespace {
+
+using hostile::CmAddress;
+using hostile::CmSpeaker;
+
+constexpr uid_t kOtherUser = kNobody - 1;
+// More than half of what a device has of anything here.
+constexpr uint32_t kFarTooMany = 5000;
+
+class HostileSharesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
+    // Only root can access the test's folders.
+    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
+    chmod(run.c_str(), 0711);
+    chmod(run.parent_path().c_str(), 0711);
+  }
+};
+
+// An address in fe80::/64, which every device has, that nobody has.
+sockaddr_in6 Absent(uint32_t number) {
+  sockaddr_in6 out{};
+  out.sin6_family = AF_INET6;
+  const uint8_t prefix[] = {0xFE, 0x80};
+  std::memcpy(out.sin6_addr.s6_addr, prefix, sizeof(prefix));
+  out.sin6_addr.s6_addr[10] = 0xBA;
+  out.sin6_addr.s6_addr[11] = 0xD0;
+  for (int i = 0; i < 4; ++i) {
+    out.sin6_addr.s6_addr[12 + i] = static_cast<uint8_t>(number >> (24 - 8 * i));
+  }
+  return out;
+}
+
+int ResolveAbsent(CmSpeaker& speaker, uint32_t id, uint32_t number) {
+  rdma_ucm_resolve_ip resolve{};
+  resolve.dst_addr = Absent(number);
+  resolve.id = id;
+  resolve.timeout_ms = 60'000;
+  return speaker.Call(RDMA_USER_CM_CMD_RESOLVE_IP, resolve);
+}
+
+// Resolves the address of roci1; the errno of the command or of its event.
+int ResolveKnown(CmSpeaker& speaker, uint32_t id) {
+  rdma_ucm_resolve_ip resolve{};
+  resolve.dst_addr = CmAddress(2, 4000);
+  resolve.id = id;
+  resolve.timeout_ms = 2000;
+  const int error = speaker.Call(RDMA_USER_CM_CMD_RESOLVE_IP, resolve);
+  if (error != 0) return error;
+  rdma_ucm_event_resp event{};
+  for (int tries = 0; tries < 3000 && event.id != id; ++tries) {
+    if (!speaker.TakeEvent(&event)) usleep(1000);
+  }
+  return event.id == id ? -event.status : ETIME;
+}
+
+// Resolves ever more addresses of absent peers. Says the number and the first error; the result for
+// a peer that is in the cache; the result for a peer for which the user waits already.
+void ResolveManyAbsent(int line) {
+  CmSpeaker speaker;
+  if (ResolveKnown(speaker, speaker.Create()) != 0) _exit(3);
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < kFarTooMany; ++i) ids.push_back(speaker.Create());
+  int error = 0;
+  uint32_t made = 0;
+  while (made < kFarTooMany - 2 && (error = ResolveAbsent(speaker, ids[made], made)) == 0) ++made;
+  Line::Send(line, made);
+  Line::Send(line, error);
+  Line::Send(line, ResolveKnown(speaker, ids[kFarTooMany - 2]));
+  Line::Send(line, ResolveAbsent(speaker, ids[kFarTooMany - 1], made - 1));
+  Line::Receive(line);
+}
+
+// Says the errno of an address handle to roci1, whose IPv6 address no program has used yet.
+void ReachUnknownPeer(int line) {
+  RawSession session;
+  if (session.Hello() != 0) _exit(3);
+  roci_abi_create_ah_request request{};
+  request.pd = session.AllocPd();
+  request.attr.is_global = 1;
+  request.attr.port = 1;
+  request.attr.sgid_index = 2;
+  const uint8_t gid[] = {0xFD, 0x72, 0x6F, 0x63, 0x69, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
+  std::memcpy(request.attr.dgid, gid, sizeof(gid));
+  roci_abi_handle_response response;
+  Line::Send(line, session.Call(ROCI_ABI_CREATE_AH, request, response));
+}
+
+TEST_F(HostileSharesTest, AbsentPeersLeaveAddressResolutionToOthers) {
+  Attacker attacker(ResolveManyAbsent);
+  EXPECT_GE(attacker.Hear(), control::DeviceLimits().max_unresolved_peers / 2);
+  EXPECT_EQ(attacker.Hear(), ENOMEM) << "no limit";
+  EXPECT_EQ(attacker.Hear(), 0) << "a known peer";
+  EXPECT_EQ(attacker.Hear(), 0) << "the same absent peer";
+  Attacker other(ReachUnknownPeer, kOtherUser);
+  EXPECT_EQ(other.Hear(), 0);
+}
+
+}  // namespace
+}  // namespace roci::testing
