@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "control/cm/ip_service.h"
 #include "control/cm/socket_address.h"
+#include "control/device/users.h"
 #include "roce/frame.h"
 #include "roce/work.h"
 
@@ -41,6 +42,7 @@ struct Membership {
   roce::NetAddress group;
   bool send_only = false;
   uint32_t events_reported = 0;
+  UserShare share;  // of the user that has joined, also after a migration to another user's channel
 };
 
 struct CmId {

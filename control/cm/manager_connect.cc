@@ -465,14 +465,19 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   const std::optional<uint32_t> sender = SenderTo(id, group.gid);
   if (!sender) return StatusFromErrno(EADDRNOTAVAIL, "no address of the group's family");
   const roce::NetAddress joined{group.gid, id.vlan};
+  Device& device = id.port->device;
+  const std::shared_ptr<User>& user = id.channel->shared_user();
+  DeviceQuotas& quotas = user->QuotasOf(device.limits(), device.quotas());
+  UserShare share(user, quotas.multicast_joins, 1);
+  if (!share.ok()) return LimitReached("multicast memberships of identifiers");
   // A send-only member receives nothing, so the group is not joined on the network.
-  if (!send_only && !id.port->device.JoinGroup(joined)) {
+  if (!send_only && !device.JoinGroup(joined)) {
     return absl::ResourceExhaustedError("too many groups");
   }
   do {
     ++last_membership_;
   } while (last_membership_ == 0 || membership_owners_.contains(last_membership_));
-  id.memberships.push_back({last_membership_, uid, joined, send_only});
+  id.memberships.push_back({last_membership_, uid, joined, send_only, 0, std::move(share)});
   membership_owners_[last_membership_] = id.number;
   rdma_ucm_event_resp out = {};
   out.uid = uid;

@@ -28,6 +28,7 @@ struct DeviceLimits {
   uint32_t max_multicast_memberships = 8192;  // queue pairs in all groups
   uint32_t max_multicast_groups = 1024;       // a group that two users have joined counts twice
   uint32_t max_multicast_members = 256;       // queue pairs in one group
+  uint32_t max_multicast_joins = 8192;        // memberships of librdmacm's identifiers
   uint32_t max_path_waits = 16384;            // paths whose next hop is being resolved
   uint32_t max_unresolved_peers = 2048;       // these next hops; one of two users counts twice
   uint32_t max_flows = 16384;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "control/device/users.h"
 #include "control/loop/log.h"
@@ -48,6 +49,13 @@ const LinkRate& RateFor(uint32_t mbps) {
 // The cache keeps half of its places for resolved peers, whatever the users wait for.
 static_assert(DeviceLimits().max_unresolved_peers <= Neighbours::kMaxEntries / 2);
 static_assert(DeviceLimits().max_path_waits <= Neighbours::kMaxWaiters);
+
+// Of the quotas: attached groups in the network of each VLAN, and groups of identifiers. And one
+// for each of the device's addresses. (Each VLAN has an address.)
+size_t MostGroups(const DeviceLimits& limits) {
+  return size_t{limits.max_multicast_groups} * AddressTable::kMostEntries +
+         limits.max_multicast_joins + AddressTable::kMostEntries;
+}
 
 // The counters of PortInfo have 16 bits and saturate (IBTA vol 1, 14.2.5.6).
 uint32_t ViolationCount(const dataplane::DeviceSnapshot& snapshot, roce::DropReason reason) {
@@ -95,7 +103,7 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
       addresses_(dataplane_->mac(), config.addresses, config.gateway4, config.gateway6,
                  config.vlans, config.routes),
       neighbours_(addresses_),
-      groups_(addresses_, Eui64(addresses_.mac())),
+      groups_(addresses_, Eui64(addresses_.mac()), MostGroups(limits)),
       quotas_(limits) {}
 
 Device::~Device() { loop_.Forget(slow_path_watch_); }
@@ -112,15 +120,8 @@ absl::Status Device::Start() {
   for (const InterfaceAddress& entry : addresses_.entries()) neighbours_.Probe(entry.net(), send);
   neighbours_.Announce(send);
   for (const InterfaceAddress& entry : addresses_.entries()) JoinSolicitedNode(entry);
-  multicast_.SetListener([this](const roce::Gid& group, bool has_members) {
-    for (const uint16_t vlan : addresses_.Vlans()) {
-      if (has_members) {
-        JoinGroup({group, vlan});
-      } else {
-        LeaveGroup({group, vlan});
-      }
-    }
-  });
+  multicast_.SetListener({[this](const roce::Gid& group) { return JoinAttachedGroup(group); },
+                          [this](const roce::Gid& group) { LeaveAttachedGroup(group); }});
   return absl::OkStatus();
 }
 
@@ -194,15 +195,50 @@ void Device::Appear(const InterfaceAddress& own) {
 
 void Device::Disappear(const InterfaceAddress& own) {
   neighbours_.Forget(own.net());
-  if (!own.gid.IsIpv4()) LeaveGroup({SolicitedNodeGroup(own.gid), own.vlan});
+  Leave(solicited_node_groups_, own.net());
+}
+
+bool Device::Join(GroupReferences& references, const roce::NetAddress& key,
+                  const roce::NetAddress& group) {
+  GroupReports::Reference& reference = references[key];
+  if (reference.ok()) return true;
+  reference = groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
+  if (reference.ok()) return true;
+  references.erase(key);
+  return false;
+}
+
+void Device::Leave(GroupReferences& references, const roce::NetAddress& key) {
+  const auto it = references.find(key);
+  if (it == references.end()) return;
+  groups_.Leave(std::move(it->second), [this](const Frame& frame) { SendFrame(frame); });
+  references.erase(it);
+}
+
+bool Device::JoinAttachedGroup(const roce::Gid& group) {
+  for (const uint16_t vlan : addresses_.Vlans()) {
+    if (Join(attached_groups_, {group, vlan}, {group, vlan})) continue;
+    LeaveAttachedGroup(group);
+    return false;
+  }
+  return true;
+}
+
+void Device::LeaveAttachedGroup(const roce::Gid& group) {
+  for (const uint16_t vlan : addresses_.Vlans()) Leave(attached_groups_, {group, vlan});
 }
 
 void Device::JoinAttachedGroups(uint16_t vlan) {
-  for (const roce::Gid& group : multicast_.Groups()) JoinGroup({group, vlan});
+  for (const roce::Gid& group : multicast_.Groups()) {
+    if (Join(attached_groups_, {group, vlan}, {group, vlan})) continue;
+    Log(LogArea::kNeighbours, LogLevel::kWarning,
+        "%s: too many multicast groups: %s is not joined in VLAN %u", name().c_str(),
+        IpText(group).c_str(), unsigned{vlan});
+  }
 }
 
 void Device::LeaveAttachedGroups(uint16_t vlan) {
-  for (const roce::Gid& group : multicast_.Groups()) LeaveGroup({group, vlan});
+  for (const roce::Gid& group : multicast_.Groups()) Leave(attached_groups_, {group, vlan});
 }
 
 roce::PathMtu Device::max_path_mtu() const {
@@ -274,17 +310,31 @@ void Device::HandleTimeout(roce::TimeNs now) {
 }
 
 bool Device::JoinGroup(const roce::NetAddress& group) {
-  return groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
+  const auto it = joined_groups_.emplace(group, GroupReports::Reference());
+  absl::Cleanup undo = [&] { joined_groups_.erase(it); };
+  it->second =
+      groups_.Join(MonotonicNow(), group, [this](const Frame& frame) { SendFrame(frame); });
+  if (!it->second.ok()) return false;
+  std::move(undo).Cancel();
+  return true;
 }
 
 void Device::LeaveGroup(const roce::NetAddress& group) {
-  groups_.Leave(group, [this](const Frame& frame) { SendFrame(frame); });
+  const auto it = joined_groups_.find(group);
+  if (it == joined_groups_.end()) return;
+  groups_.Leave(std::move(it->second), [this](const Frame& frame) { SendFrame(frame); });
+  joined_groups_.erase(it);
 }
 
 // RFC 4861, 7.2.1: otherwise switches that snoop MLD would not deliver neighbour solicitations for
 // the address.
 void Device::JoinSolicitedNode(const InterfaceAddress& own) {
-  if (!own.gid.IsIpv4()) JoinGroup({SolicitedNodeGroup(own.gid), own.vlan});
+  if (own.gid.IsIpv4()) return;
+  const roce::NetAddress group{SolicitedNodeGroup(own.gid), own.vlan};
+  if (Join(solicited_node_groups_, own.net(), group)) return;
+  Log(LogArea::kNeighbours, LogLevel::kWarning,
+      "%s: too many multicast groups: switches may not forward neighbour solicitations for %s",
+      name().c_str(), NetText(own.net()).c_str());
 }
 
 void Device::DrainSlowPath() {

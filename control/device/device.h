@@ -43,6 +43,8 @@ struct DeviceQuotas {
         multicast(limits.max_multicast_memberships, whole != nullptr ? &whole->multicast : nullptr),
         multicast_groups(limits.max_multicast_groups,
                          whole != nullptr ? &whole->multicast_groups : nullptr),
+        multicast_joins(limits.max_multicast_joins,
+                        whole != nullptr ? &whole->multicast_joins : nullptr),
         path_waits(limits.max_path_waits, whole != nullptr ? &whole->path_waits : nullptr),
         unresolved_peers(limits.max_unresolved_peers,
                          whole != nullptr ? &whole->unresolved_peers : nullptr),
@@ -62,6 +64,7 @@ struct DeviceQuotas {
   Quota ahs;
   Quota multicast;
   Quota multicast_groups;
+  Quota multicast_joins;
   Quota path_waits;
   Quota unresolved_peers;
   Quota flows;
@@ -97,10 +100,11 @@ class Device {
   const Neighbours& neighbours() const { return neighbours_; }
   // Link down: drops resolved neighbours, which may be other adapters when the link is up again.
   void LinkLost();
-  // Joins an IP multicast group: reports membership to the group's network until LeaveGroup. False:
-  // too many groups. Groups of attached queue pairs are joined without this call, in the networks
-  // of all VLANs.
+  // Joins an IP multicast group: reports membership to the group's network until LeaveGroup has
+  // been called as often. False: too many groups. Groups of attached queue pairs are joined without
+  // this call, in the networks of all VLANs.
   bool JoinGroup(const roce::NetAddress& group);
+  // No effect without a successful JoinGroup.
   void LeaveGroup(const roce::NetAddress& group);
   size_t reported_groups() const { return groups_.size(); }
   uint64_t node_guid() const { return Eui64(addresses_.mac()); }  // host byte order
@@ -165,9 +169,17 @@ class Device {
          std::unique_ptr<dataplane::ShardedDevice> dataplane);
   absl::Status Start();
   void TellDataplaneAddresses();
+  using GroupReferences = std::map<roce::NetAddress, GroupReports::Reference>;
+  // `key`: one of `references`, which may have one already. False: too many groups.
+  bool Join(GroupReferences& references, const roce::NetAddress& key,
+            const roce::NetAddress& group);
+  void Leave(GroupReferences& references, const roce::NetAddress& key);
   void JoinSolicitedNode(const InterfaceAddress& own);
   void Appear(const InterfaceAddress& own);
   void Disappear(const InterfaceAddress& own);
+  // In all VLANs, or in none.
+  bool JoinAttachedGroup(const roce::Gid& group);
+  void LeaveAttachedGroup(const roce::Gid& group);
   void JoinAttachedGroups(uint16_t vlan);
   void LeaveAttachedGroups(uint16_t vlan);
   void HandleOther(std::span<const std::byte> frame);
@@ -185,6 +197,9 @@ class Device {
   AddressTable addresses_;
   Neighbours neighbours_;
   GroupReports groups_;
+  GroupReferences solicited_node_groups_;  // by our address
+  GroupReferences attached_groups_;
+  std::multimap<roce::NetAddress, GroupReports::Reference> joined_groups_;  // by JoinGroup
   DeviceQuotas quotas_;
   MulticastMemberships multicast_;
   XrcDomains xrc_domains_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace roci::control {
 
 absl::StatusOr<MulticastMemberships::Membership> MulticastMemberships::Join(const roce::Gid& group,
@@ -20,11 +22,18 @@ absl::StatusOr<MulticastMemberships::Membership> MulticastMemberships::Join(cons
   if (members >= most) {
     return absl::ResourceExhaustedError("queue pairs of the multicast group");
   }
+  if (members == 0 && listener_.joins && !listener_.joins(group)) {
+    return absl::ResourceExhaustedError("multicast groups on the network");
+  }
+  absl::Cleanup leave = [&] {
+    if (members == 0 && listener_.leaves) listener_.leaves(group);
+  };
   Group& entry = groups_[group];
   OfUser& of_user = entry.users[&groups];
+  std::move(leave).Cancel();
   if (share.ok()) of_user.share = std::move(share);
   ++of_user.members;
-  if (++entry.members == 1 && listener_) listener_(group, true);
+  ++entry.members;
   ++total_;
   return Membership(*this, group, groups);
 }
@@ -53,7 +62,7 @@ void MulticastMemberships::Membership::End() {
   if (--of_user->second.members == 0) it->second.users.erase(of_user);
   if (--it->second.members == 0) {
     memberships_->groups_.erase(it);
-    if (memberships_->listener_) memberships_->listener_(group_, false);
+    if (memberships_->listener_.leaves) memberships_->listener_.leaves(group_);
   }
   memberships_ = nullptr;
 }

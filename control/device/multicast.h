@@ -38,14 +38,18 @@ class MulticastMemberships {
     const Quota* user_;
   };
 
-  // Called when a group gets its first member and when it has lost its last one.
-  using Listener = std::function<void(const roce::Gid& group, bool has_members)>;
+  // `joins` is called before a group gets its first member. False: the group cannot be joined, and
+  // gets no member. `leaves` is called after the group has lost its last member.
+  struct Listener {
+    std::function<bool(const roce::Gid& group)> joins;
+    std::function<void(const roce::Gid& group)> leaves;
+  };
   void SetListener(Listener listener) { listener_ = std::move(listener); }
 
   // `groups`: one user's quota of groups, which also identifies the user; it outlives the
   // membership. `most_of_user`: most members of one group that belong to that user. `most`: most
   // members of one group, over all users, after that user adds one. ResourceExhausted: the groups
-  // or the members of this group are at their limit.
+  // or the members of this group are at their limit, or the listener refuses the group.
   absl::StatusOr<Membership> Join(const roce::Gid& group, Quota& groups, uint32_t most_of_user,
                                   uint32_t most);
 

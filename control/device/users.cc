@@ -39,9 +39,10 @@ constexpr uint32_t DeviceLimits::*kCounts[] = {
     &DeviceLimits::max_ah,           &DeviceLimits::max_multicast_memberships,
     &DeviceLimits::max_flows,        &DeviceLimits::max_multicast_groups,
     &DeviceLimits::max_counters,     &DeviceLimits::max_multicast_members,
-    &DeviceLimits::max_work_queues,  &DeviceLimits::max_unresolved_peers,
-    &DeviceLimits::max_queue_tables, &DeviceLimits::max_path_waits,
-    &DeviceLimits::max_srq,          &DeviceLimits::max_xrcd};
+    &DeviceLimits::max_work_queues,  &DeviceLimits::max_multicast_joins,
+    &DeviceLimits::max_queue_tables, &DeviceLimits::max_unresolved_peers,
+    &DeviceLimits::max_path_waits,   &DeviceLimits::max_srq,
+    &DeviceLimits::max_xrcd};
 
 DeviceLimits WithoutReserve(DeviceLimits limits) {
   for (uint32_t DeviceLimits::*count : kCounts) limits.*count = WithoutReserve(limits.*count);

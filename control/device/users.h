@@ -120,6 +120,26 @@ class User {
   std::map<const DeviceQuotas*, DeviceQuotas> devices_;
 };
 
+// A share of one of a user's quotas that keeps the user alive.
+class UserShare {
+ public:
+  UserShare() = default;
+  // `quota`: one of `user`. Check ok() afterwards.
+  UserShare(std::shared_ptr<User> user, Quota& quota, uint64_t amount)
+      : user_(std::move(user)), share_(quota, amount) {}
+  UserShare(UserShare&&) noexcept = default;
+  UserShare& operator=(UserShare&& other) noexcept {
+    share_ = std::move(other.share_);  // gives the old share back while its quota exists
+    user_ = std::move(other.user_);
+    return *this;
+  }
+  bool ok() const { return share_.ok(); }
+
+ private:
+  std::shared_ptr<User> user_;
+  QuotaShare share_;
+};
+
 // Control thread only.
 class Users {
  public:

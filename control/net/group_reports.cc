@@ -257,23 +257,25 @@ void GroupReports::Tell(const NetAddress& group, bool is_member, Send send) cons
   send(InVlan(frame, addresses_, group.vlan));
 }
 
-bool GroupReports::Join(TimeNs now, const NetAddress& address, Send send) {
+GroupReports::Reference GroupReports::Join(TimeNs now, const NetAddress& address, Send send) {
   auto it = groups_.find(address);
   if (it == groups_.end()) {
-    if (groups_.size() >= kMaxGroups) return false;
+    if (groups_.size() >= most_) return Reference();
     it = groups_.emplace(address, Group{}).first;
   }
   Group& group = it->second;
-  if (++group.references > 1 || !IsReported(address.gid)) return true;
+  if (++group.references > 1 || !IsReported(address.gid)) return Reference(address);
   Tell(address, true, send);
   group.reports_left = kUnsolicitedReports - 1;
   AnswerWithin(now, address, group, kRepeatNs);
-  return true;
+  return Reference(address);
 }
 
-void GroupReports::Leave(const NetAddress& address, Send send) {
+void GroupReports::Leave(Reference reference, Send send) {
+  if (!reference.ok()) return;
+  const NetAddress address = *reference.group_;
   const auto it = groups_.find(address);
-  if (it == groups_.end() || --it->second.references > 0) return;
+  if (--it->second.references > 0) return;
   SetDue(address, it->second, roce::kNever);
   groups_.erase(it);
   if (IsReported(address.gid)) Tell(address, false, send);

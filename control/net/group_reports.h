@@ -3,6 +3,7 @@
 // are arguments, frames to send go to a callback. Every table is bounded.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,20 +25,37 @@ class GroupReports {
  public:
   using Send = absl::FunctionRef<void(const Frame&)>;
 
-  static constexpr size_t kMaxGroups = 4096;
   // Number of reports of a new membership: one may be lost (RFC 2236, 8.1, 8.10; RFC 2710, 7.1).
   static constexpr uint32_t kUnsolicitedReports = 2;
   static constexpr roce::TimeNs kRepeatNs = 10'000'000'000;
 
-  // `addresses` outlives this object. `seed`: for random response times.
-  GroupReports(const AddressTable& addresses, uint64_t seed)
-      : addresses_(addresses), random_(seed) {}
+  // A reference to a group. Goes back by Leave, so that nobody can release another's reference.
+  class Reference {
+   public:
+    Reference() = default;
+    Reference(Reference&& other) noexcept : group_(std::exchange(other.group_, std::nullopt)) {}
+    Reference& operator=(Reference&& other) noexcept {
+      assert(!group_);
+      group_ = std::exchange(other.group_, std::nullopt);
+      return *this;
+    }
+    bool ok() const { return group_.has_value(); }
+
+   private:
+    friend class GroupReports;
+    explicit Reference(const roce::NetAddress& group) : group_(group) {}
+    std::optional<roce::NetAddress> group_;
+  };
+
+  // `addresses` outlives this object. `seed`: for random response times. `most`: groups.
+  GroupReports(const AddressTable& addresses, uint64_t seed, size_t most)
+      : addresses_(addresses), random_(seed), most_(most) {}
 
   // Adds a reference to `address`, an IPv4-mapped or IPv6 multicast address; the first one joins
-  // the group. False: too many groups.
-  bool Join(roce::TimeNs now, const roce::NetAddress& address, Send send);
-  // Removes a reference of Join; the last one leaves the group.
-  void Leave(const roce::NetAddress& address, Send send);
+  // the group. Check ok() of the result: there may be too many groups.
+  Reference Join(roce::TimeNs now, const roce::NetAddress& address, Send send);
+  // Removes a reference; the last one leaves the group. No effect if `reference` is not ok().
+  void Leave(Reference reference, Send send);
 
   // Nothing: the frame is neither IGMP nor MLD. Otherwise kHandled or why it was refused.
   std::optional<SlowPathReason> HandleFrame(roce::TimeNs now, std::span<const std::byte> frame);
@@ -65,6 +83,7 @@ class GroupReports {
 
   const AddressTable& addresses_;
   memory::SplitMix random_;
+  const size_t most_;
   std::map<roce::NetAddress, Group> groups_;
   std::set<std::pair<roce::TimeNs, roce::NetAddress>> timers_;
 };

@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto ignore = [](const Frame&) {};
   neighbours.Resolve(0, *ParseIp("10.99.0.1"), {*ParseIp("10.99.0.2")}, 1, ignore);
   neighbours.Resolve(0, *ParseIp("fd72:6f63:6900::1"), {*ParseIp("fd72:6f63:6900::2")}, 2, ignore);
-  GroupReports groups(Addresses(), 1);
+  GroupReports groups(Addresses(), 1, 2);
   groups.Join(0, {*ParseIp("239.1.2.3")}, ignore);
   groups.Join(0, {*ParseIp("ff0e::1")}, ignore);
   roci::roce::TimeNs now = 0;

@@ -1,4 +1,4 @@
-// One ordinary user takes all that it can of a device's table of peers. Other
+// One ordinary user takes all that it can of a device's tables of peers and multicast groups. Other
 // ordinary users still find theirs.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,12 +7,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "control/config/device_limits.h"
 #include "tests/integration/attacker.h"
 #include "tests/integration/hostile/cm_speaker.h"
 #include "tests/integration/raw_session.h"
+#include "tools/show/manage_client.h"
 
 namespace roci::testing {
 namespace {
@@ -21,6 +23,7 @@ using hostile::CmAddress;
 using hostile::CmSpeaker;
 
 constexpr uid_t kOtherUser = kNobody - 1;
+constexpr uint32_t kUd = 4;
 // More than half of what a device has of anything here.
 constexpr uint32_t kFarTooMany = 5000;
 
@@ -32,6 +35,21 @@ class HostileSharesTest : public ::testing::Test {
     const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
     chmod(run.c_str(), 0711);
     chmod(run.parent_path().c_str(), 0711);
+  }
+  // Multicast groups that roci0 reports to its network.
+  static uint64_t ReportedGroups() {
+    const auto devices = tools::AskDaemon("", {{"command", "show"}, {"what", "devices"}});
+    EXPECT_TRUE(devices.ok()) << devices.status();
+    for (const nlohmann::json& device : *devices) {
+      if (device.value("name", "") == "roci0") return device.value("reported_groups", uint64_t{0});
+    }
+    ADD_FAILURE() << "no roci0";
+    return 0;
+  }
+  // Objects of a program are freed shortly after its end.
+  static bool AwaitReportedGroups(uint64_t count) {
+    for (int tries = 0; tries < 200 && ReportedGroups() != count; ++tries) usleep(50'000);
+    return ReportedGroups() == count;
   }
 };
 
@@ -112,6 +130,82 @@ TEST_F(HostileSharesTest, AbsentPeersLeaveAddressResolutionToOthers) {
   EXPECT_EQ(attacker.Hear(), 0) << "the same absent peer";
   Attacker other(ReachUnknownPeer, kOtherUser);
   EXPECT_EQ(other.Hear(), 0);
+}
+
+// An identifier for datagrams that has an address of roci0.
+uint32_t DatagramId(CmSpeaker& speaker) {
+  const uint32_t id = speaker.Create(RDMA_PS_UDP);
+  rdma_ucm_bind_ip bind{};
+  bind.addr = CmAddress(1, 0);
+  bind.id = id;
+  return id != 0 && speaker.Call(RDMA_USER_CM_CMD_BIND_IP, bind) == 0 ? id : 0;
+}
+
+// Group 239.1.x.y.
+int JoinGroup(CmSpeaker& speaker, uint32_t id, uint32_t number) {
+  sockaddr_in group{};
+  group.sin_family = AF_INET;
+  group.sin_addr.s_addr = htonl(0xEF010000u + number);
+  rdma_ucm_join_ip_mcast join{};
+  std::memcpy(&join.addr, &group, sizeof(group));
+  join.uid = 1;
+  join.id = id;
+  const int error = speaker.Call(RDMA_USER_CM_CMD_JOIN_IP_MCAST, join);
+  if (error == 0) speaker.TakeEvent();
+  return error;
+}
+
+// Joins ever more groups. Says the number and the first error.
+void JoinManyGroups(int line) {
+  constexpr uint32_t kMostOfOneId = 64;
+  CmSpeaker speaker;
+  int error = 0;
+  uint32_t id = 0;
+  uint32_t made = 0;
+  while (made < kFarTooMany) {
+    if (made % kMostOfOneId == 0) id = DatagramId(speaker);
+    error = JoinGroup(speaker, id, made);
+    if (error != 0) break;
+    ++made;
+  }
+  Line::Send(line, made);
+  Line::Send(line, error);
+  Line::Receive(line);
+}
+
+// Joins one group and attaches a queue pair to another one. Says the errnos.
+void UseTwoGroups(int line) {
+  CmSpeaker speaker;
+  Line::Send(line, JoinGroup(speaker, DatagramId(speaker), 0xFFF0));
+  RawSession session;
+  if (session.Hello() != 0) _exit(3);
+  roci_abi_create_qp_response qp;
+  const uint32_t pd = session.AllocPd();
+  if (session.CreateQp(RawSession::QpRequest(pd, session.CreateCq(16), kUd), qp) != 0) _exit(3);
+  roci_abi_multicast_request attach{};
+  attach.qp = qp.handle;
+  const uint8_t gid[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 239, 1, 0xFF, 0xF1};
+  std::memcpy(attach.gid, gid, sizeof(gid));
+  roci_abi_plain_response response;
+  Line::Send(line, session.Call(ROCI_ABI_ATTACH_MULTICAST, attach, response));
+  Line::Receive(line);
+}
+
+TEST_F(HostileSharesTest, ManyGroupsLeaveMulticastToOthers) {
+  const uint64_t before = ReportedGroups();
+  for (int times = 0; times < 2; ++times) {
+    {
+      Attacker attacker(JoinManyGroups);
+      EXPECT_EQ(attacker.Hear(), control::DeviceLimits().max_multicast_joins / 2);
+      EXPECT_EQ(attacker.Hear(), ENOMEM) << "no limit";
+      const uint64_t taken = ReportedGroups();
+      Attacker other(UseTwoGroups, kOtherUser);
+      EXPECT_EQ(other.Hear(), 0) << "rdma_join_multicast";
+      EXPECT_EQ(other.Hear(), 0) << "ibv_attach_mcast";
+      EXPECT_EQ(ReportedGroups(), taken + 2) << "a switch that snoops would not forward them";
+    }
+    EXPECT_TRUE(AwaitReportedGroups(before));
+  }
 }
 
 }  // namespace

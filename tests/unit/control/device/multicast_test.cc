@@ -68,6 +68,34 @@ TEST(MulticastMembershipsTest, AGroupReservesMembersForUnlimitedUsers) {
   EXPECT_TRUE(memberships.Join(Group(1), root, 4, 4).ok());
 }
 
+// As of a device whose table of reported groups is full.
+TEST(MulticastMembershipsTest, AGroupThatCannotBeJoinedGetsNoMember) {
+  MulticastMemberships memberships;
+  std::vector<roce::Gid> joined, left;
+  bool has_room = false;
+  memberships.SetListener({[&](const roce::Gid& group) {
+                             if (has_room) joined.push_back(group);
+                             return has_room;
+                           },
+                           [&](const roce::Gid& group) { left.push_back(group); }});
+  Quota groups(2);
+  EXPECT_TRUE(absl::IsResourceExhausted(memberships.Join(Group(1), groups, 2, 2).status()));
+  EXPECT_EQ(groups.used(), 0u);
+  EXPECT_EQ(memberships.groups(), 0u);
+  EXPECT_EQ(memberships.memberships(), 0u);
+  EXPECT_TRUE(left.empty()) << "never joined";
+  has_room = true;
+  {
+    const auto first = memberships.Join(Group(1), groups, 2, 2);
+    ASSERT_TRUE(first.ok());
+    has_room = false;
+    EXPECT_TRUE(memberships.Join(Group(1), groups, 2, 2).ok()) << "the group is joined";
+    EXPECT_EQ(joined, std::vector<roce::Gid>{Group(1)});
+    EXPECT_TRUE(left.empty());
+  }
+  EXPECT_EQ(left, joined);
+}
+
 TEST(MulticastMembershipsTest, MembershipsMove) {
   MulticastMemberships memberships;
   Quota groups(2);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "control/loop/hello_deadlines.h"
 
 namespace roci::control {
@@ -233,7 +235,8 @@ TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
         &DeviceQuotas::pds, &DeviceQuotas::ahs, &DeviceQuotas::multicast,
         &DeviceQuotas::multicast_groups, &DeviceQuotas::flows, &DeviceQuotas::counters,
         &DeviceQuotas::work_queues, &DeviceQuotas::queue_tables, &DeviceQuotas::xrcds,
-        &DeviceQuotas::path_waits, &DeviceQuotas::unresolved_peers}) {
+        &DeviceQuotas::multicast_joins, &DeviceQuotas::path_waits,
+        &DeviceQuotas::unresolved_peers}) {
     Quota& of_alice = alice->QuotasOf(limits, device).*quota;
     Quota& of_bob = bob->QuotasOf(limits, device).*quota;
     const QuotaShare all_of_alice(of_alice, of_alice.left());
@@ -246,6 +249,19 @@ TEST_F(UsersTest, OrdinaryUsersLeaveAReserveOfEachDevice) {
   Users generous(whole_, 100);
   EXPECT_EQ(generous.Get(kAlice)->LimitsOf(limits).max_qp, 150u) << "no more than there is";
   EXPECT_EQ(generous.Get(kOwner, true)->LimitsOf(limits).max_qp, 160u);
+}
+
+// As of a multicast membership whose identifier has migrated to a channel of another user.
+TEST_F(UsersTest, AShareKeepsItsUserAlive) {
+  UserShare share(users_.Get(kAlice), users_.Get(kAlice)->sessions, 2);
+  ASSERT_TRUE(share.ok());
+  EXPECT_EQ(users_.Get(kAlice)->sessions.used(), 2u) << "after the last session, too";
+  std::vector<UserShare> shares;
+  shares.push_back(std::move(share));
+  shares.emplace_back(users_.Get(kBob), users_.Get(kBob)->sessions, 1);
+  shares.erase(shares.begin());
+  EXPECT_EQ(users_.Get(kAlice)->sessions.used(), 0u);
+  EXPECT_EQ(whole_.sessions.used(), 1u);
 }
 
 TEST_F(UsersTest, LargeLimitsDoNotOverflow) {

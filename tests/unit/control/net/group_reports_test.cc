@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "roce/headers.h"
 
@@ -60,10 +61,18 @@ class GroupReportsTest : public testing::Test {
     return {*ParseInterfaceAddress("10.0.0.1/24"), *ParseInterfaceAddress("fd00::1/64")};
   }
   bool Join(const char* group, roce::TimeNs now = 0) {
-    return reports_.Join(now, {*ParseIp(group)}, [this](const Frame& f) { sent_.push_back(f); });
+    const roce::NetAddress address{*ParseIp(group)};
+    Reference reference =
+        reports_.Join(now, address, [this](const Frame& f) { sent_.push_back(f); });
+    if (!reference.ok()) return false;
+    references_.emplace(address, std::move(reference));
+    return true;
   }
   void Leave(const char* group) {
-    reports_.Leave({*ParseIp(group)}, [this](const Frame& f) { sent_.push_back(f); });
+    const auto it = references_.find({*ParseIp(group)});
+    ASSERT_NE(it, references_.end());
+    reports_.Leave(std::move(it->second), [this](const Frame& f) { sent_.push_back(f); });
+    references_.erase(it);
   }
   // Runs all timers up to `until`.
   void Run(roce::TimeNs until) {
@@ -73,9 +82,21 @@ class GroupReportsTest : public testing::Test {
     }
   }
   std::vector<Frame> Take() { return std::exchange(sent_, {}); }
+  void FillUp() {
+    for (uint32_t i = 0; reports_.size() < kMost; ++i) {
+      roce::Gid gid = *ParseIp("239.0.0.0");
+      gid.bytes[14] = static_cast<uint8_t>(i >> 8);
+      gid.bytes[15] = static_cast<uint8_t>(i);
+      ASSERT_TRUE(reports_.Join(0, {gid}, [](const Frame&) {}).ok());
+    }
+  }
+
+  using Reference = GroupReports::Reference;
+  static constexpr size_t kMost = 300;
 
   AddressTable table_{kMac, Addresses(), {}, {}};
-  GroupReports reports_{table_, 1};
+  GroupReports reports_{table_, 1, kMost};
+  std::multimap<roce::NetAddress, Reference> references_;
   std::vector<Frame> sent_;
 };
 
@@ -141,7 +162,7 @@ TEST_F(GroupReportsTest, QueriesAreAnsweredInTimeForTheirGroups) {
   Take();
   // Another member reports first.
   reports_.HandleFrame(now, IgmpQuery("239.1.2.3", 100));
-  GroupReports other(table_, 2);
+  GroupReports other(table_, 2, kMost);
   other.Join(0, {*ParseIp("239.1.2.3")}, [&](const Frame& report) {
     EXPECT_EQ(reports_.HandleFrame(now, report), SlowPathReason::kHandled);
   });
@@ -195,13 +216,24 @@ TEST_F(GroupReportsTest, TheAllNodesGroupIsNotReportedAndTheTableIsBounded) {
   EXPECT_TRUE(Join("ff02::1"));
   EXPECT_TRUE(Join("ff01::5"));
   EXPECT_TRUE(Take().empty());
-  for (size_t i = reports_.size(); i < GroupReports::kMaxGroups; ++i) {
-    roce::Gid gid = *ParseIp("239.0.0.0");
-    gid.bytes[14] = static_cast<uint8_t>(i >> 8);
-    gid.bytes[15] = static_cast<uint8_t>(i);
-    ASSERT_TRUE(reports_.Join(0, {gid}, [](const Frame&) {}));
-  }
+  FillUp();
   EXPECT_FALSE(Join("239.255.0.1"));
+}
+
+// A join that failed leaves nothing to release when the group has another member later.
+TEST_F(GroupReportsTest, AFailedJoinReleasesNoOtherMembersReference) {
+  ASSERT_TRUE(Join("239.255.0.1"));
+  FillUp();
+  Reference failed =
+      reports_.Join(0, {*ParseIp("239.255.0.2")}, [](const Frame&) { FAIL() << "a report"; });
+  EXPECT_FALSE(failed.ok());
+  Leave("239.255.0.1");
+  ASSERT_TRUE(Join("239.255.0.2"));
+  Take();
+  reports_.Leave(std::move(failed), [this](const Frame& f) { sent_.push_back(f); });
+  EXPECT_TRUE(Take().empty()) << "the other member has left";
+  Leave("239.255.0.2");
+  EXPECT_EQ(Take().size(), 1u);
 }
 
 TEST_F(GroupReportsTest, AMembershipInAVlanIsToldThere) {
@@ -209,11 +241,12 @@ TEST_F(GroupReportsTest, AMembershipInAVlanIsToldThere) {
   vlan.id = 100;
   vlan.addresses = {*ParseInterfaceAddress("10.1.0.1/24")};
   const AddressTable table(kMac, Addresses(), {}, {}, {&vlan, 1});
-  GroupReports reports(table, 1);
+  GroupReports reports(table, 1, kMost);
   std::vector<Frame> sent;
   const auto send = [&](const Frame& frame) { sent.push_back(frame); };
-  ASSERT_TRUE(reports.Join(0, {*ParseIp("239.1.2.3"), 100}, send));
-  ASSERT_TRUE(reports.Join(0, {*ParseIp("239.1.2.3"), 0}, send));
+  Reference in_100 = reports.Join(0, {*ParseIp("239.1.2.3"), 100}, send);
+  ASSERT_TRUE(in_100.ok());
+  ASSERT_TRUE(reports.Join(0, {*ParseIp("239.1.2.3"), 0}, send).ok());
   ASSERT_EQ(sent.size(), 2u);
   EXPECT_EQ(Hex({sent[0].data() + 12, 6}), "810000640800");
   EXPECT_EQ(Hex({sent[0].data() + 18 + 12, 4}), "0a010001") << "the VLAN's own address";
@@ -227,7 +260,7 @@ TEST_F(GroupReportsTest, AMembershipInAVlanIsToldThere) {
   roce::StoreBe<uint16_t>(elsewhere.data() + 14, 101);
   EXPECT_EQ(reports.HandleFrame(0, elsewhere), SlowPathReason::kGroupNotForUs);
   sent.clear();
-  reports.Leave({*ParseIp("239.1.2.3"), 100}, send);
+  reports.Leave(std::move(in_100), send);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(Hex({sent[0].data() + 12, 4}), "81000064");
   EXPECT_EQ(reports.size(), 1u);
