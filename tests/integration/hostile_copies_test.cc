@@ -6,13 +6,11 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -20,6 +18,7 @@
 
 #include "tests/integration/attacker.h"
 #include "tests/integration/hostile/rig.h"
+#include "tests/integration/other_users.h"
 
 namespace roci::testing {
 namespace {
@@ -111,10 +110,7 @@ bool WritesInTime() {
 // wait for a userfaultfd; other users' programs can by files of FUSE.
 TEST(HostileCopies, OfEndedSessionsCountForTheirUser) {
   if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
-  // The folders of the test are root's alone.
-  const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-  chmod(run.c_str(), 0711);
-  chmod(run.parent_path().c_str(), 0711);
+  LetOtherUsersIn();
   const int before = DaemonThreads();
   Attacker victim([](int line) {
     Line::Receive(line);

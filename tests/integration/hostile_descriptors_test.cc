@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -12,7 +11,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <span>
@@ -21,6 +19,7 @@
 
 #include "tests/integration/attacker.h"
 #include "tests/integration/fuse_file.h"
+#include "tests/integration/other_users.h"
 #include "tests/integration/raw_session.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
@@ -291,10 +290,7 @@ class HostileDescriptorsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
-    // Only root can access the test's folders.
-    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-    chmod(run.c_str(), 0711);
-    chmod(run.parent_path().c_str(), 0711);
+    LetOtherUsersIn();
   }
   // Another user's calls are answered at once. A busy machine may delay a few.
   static void ExpectServed(const char* when) {

@@ -3,20 +3,19 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/integration/attacker.h"
 #include "tests/integration/hostile/rig.h"
+#include "tests/integration/other_users.h"
 #include "tools/show/manage_client.h"
 
 namespace roci::testing {
@@ -112,10 +111,7 @@ milliseconds LongestWrite(RigPair& pair, milliseconds period) {
 
 TEST(HostileHoles, BlockAnLcoreOnce) {
   if (geteuid() != 0) GTEST_SKIP() << "cannot become somebody else";
-  // The folders of the test are root's alone.
-  const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-  chmod(run.c_str(), 0711);
-  chmod(run.parent_path().c_str(), 0711);
+  LetOtherUsersIn();
   RigPair victim;
   const uint64_t before = Blocked();
   Attacker attacker(PunchUnderTraffic, kAttacker);

@@ -1,18 +1,17 @@
 // One ordinary user takes all that it can of a device's tables of peers and multicast groups. Other
 // ordinary users still find theirs.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "control/config/device_limits.h"
 #include "tests/integration/attacker.h"
 #include "tests/integration/hostile/cm_speaker.h"
+#include "tests/integration/other_users.h"
 #include "tests/integration/raw_session.h"
 #include "tools/show/manage_client.h"
 
@@ -31,10 +30,7 @@ class HostileSharesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
-    // Only root can access the test's folders.
-    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-    chmod(run.c_str(), 0711);
-    chmod(run.parent_path().c_str(), 0711);
+    LetOtherUsersIn();
   }
   // Multicast groups that roci0 reports to its network.
   static uint64_t ReportedGroups() {

@@ -26,6 +26,7 @@
 
 #include "memory/sigbus_guard.h"
 #include "tests/integration/attacker.h"
+#include "tests/integration/other_users.h"
 #include "tests/integration/raw_session.h"
 #include "tests/integration/silent_file.h"
 #include "tools/show/manage_client.h"
@@ -42,11 +43,7 @@ class HostileUserTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
-    // Only root can access the test's folders.
-    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-    chmod(run.c_str(), 0711);
-    chmod(run.parent_path().c_str(), 0711);
-    folder_ = run.parent_path();
+    folder_ = LetOtherUsersIn();
   }
   // Another user's program finds the daemon unaffected.
   static void ExpectServed() {

@@ -5,7 +5,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -22,6 +20,7 @@
 
 #include "tests/integration/attacker.h"
 #include "tests/integration/fuse_file.h"
+#include "tests/integration/other_users.h"
 #include "tests/integration/raw_session.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
@@ -311,10 +310,7 @@ class HostileWaitsTest : public ::testing::Test {
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "cannot become another user";
     if (!FuseFile::Available()) GTEST_SKIP() << "no /dev/fuse";
-    // Only root can access the test's folders.
-    const std::filesystem::path run(abi::RuntimeDir(nullptr, abi::RuntimeDirUse::kConnect));
-    chmod(run.c_str(), 0711);
-    chmod(run.parent_path().c_str(), 0711);
+    LetOtherUsersIn();
   }
   // Another user's program opens the device, and its calls are answered.
   static void ExpectServed() {
