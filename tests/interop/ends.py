@@ -4,11 +4,14 @@ import copy
 import ipaddress
 import json
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import time
+import unittest
 
-from guest import Guest
+from guest import Guest, Unavailable, make_image
 from harness import Daemon, await_, require_network_namespaces
 
 LIMIT_S = 180
@@ -257,3 +260,25 @@ class Network:
 def settle():
     """Waits for the frames that the ends still exchange after a program has ended."""
     time.sleep(0.3)
+
+
+def run_in_network(folder, make_network, run):
+    """Makes the guest's image in `folder` and a network, and returns run(network), the exit status of the test. Says in TAP why
+    the test is skipped or cannot go on. Removes the network, also when the test's time limit ends it."""
+    try:
+        make_image(folder)
+        network = make_network()
+    except (Unavailable, unittest.SkipTest) as error:
+        print(f'1..0 # SKIP {error}')
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        return run(network)
+    except Unavailable as error:
+        print(f'1..0 # SKIP {error}')
+        return 0
+    except RuntimeError as error:
+        print(f'Bail out! {error}')
+        return 1
+    finally:
+        network.remove()

@@ -15,15 +15,13 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
 from ends import (GUEST_MACS, LIMIT_S, MTU, PORT, RXE, TAP, Network,  # pylint: disable=wrong-import-position
-                  RociEnd, device_config, listening_row, other)
-from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
+                  RociEnd, device_config, listening_row, other, run_in_network)
+from guest import Guest  # pylint: disable=wrong-import-position
 import checksums_test as checksums  # pylint: disable=wrong-import-position
 from harness import Programs, await_  # pylint: disable=wrong-import-position
 from pairs import Case, Report, report_end, run_all  # pylint: disable=wrong-import-position
@@ -259,6 +257,22 @@ def run_nics(roci, guest, options, report):
     report_end((roci,), report)
 
 
+def run(options, network):
+    options.namespace = network.name
+    config = ''.join(nic.config(f'net_af_packet{nic.number},iface={nic.tap}', nic.here) for nic in NICS)
+    roci = RociEnd(Programs(*options.paths[:3]), network.name, config)
+    guest = None
+    try:
+        guest = boot(options)
+        report = Report(sum(sum(len(servers) for _, servers in cases) + 2 for cases in options.cases.values()) + 1)
+        run_nics(roci, guest, options, report)
+        return 1 if report.failed else 0
+    finally:
+        if guest is not None:
+            guest.stop()
+        roci.daemon.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
@@ -267,36 +281,8 @@ def main():
     parser.add_argument('paths', nargs=5, metavar='ROCI ROCID PLUGIN FOLDER RAW_FRAMES')
     options = parser.parse_args()
     options.cases = plan(options)
-    try:
-        make_image(options.paths[3])
-        network = Network([(nic.tap, nic.queues, MTU) for nic in NICS])
-    except (Unavailable, unittest.SkipTest) as error:
-        print(f'1..0 # SKIP {error}')
-        return 0
-    # Clean up also when the time limit ends the test.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    options.namespace = network.name
-    roci = guest = None
-    try:
-        config = ''.join(nic.config(f'net_af_packet{nic.number},iface={nic.tap}', nic.here) for nic in NICS)
-        roci = RociEnd(Programs(*options.paths[:3]), network.name, config)
-        try:
-            guest = boot(options)
-        except Unavailable as error:
-            print(f'1..0 # SKIP {error}')
-            return 0
-        report = Report(sum(sum(len(servers) for _, servers in cases) + 2 for cases in options.cases.values()) + 1)
-        run_nics(roci, guest, options, report)
-        return 1 if report.failed else 0
-    except RuntimeError as error:
-        print(f'Bail out! {error}')
-        return 1
-    finally:
-        if guest is not None:
-            guest.stop()
-        if roci is not None:
-            roci.daemon.stop()
-        network.remove()
+    taps = [(nic.tap, nic.queues, MTU) for nic in NICS]
+    return run_in_network(options.paths[3], lambda: Network(taps), lambda network: run(options, network))
 
 
 if __name__ == '__main__':

@@ -17,16 +17,13 @@ create namespaces.
 import argparse
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'integration'))
 sys.dont_write_bytecode = True
-from ends import LINKS, TAP, Network, RociEnd, RxeEnd, on_link  # pylint: disable=wrong-import-position
-from guest import Unavailable, make_image  # pylint: disable=wrong-import-position
+from ends import LINKS, TAP, Network, RociEnd, RxeEnd, on_link, run_in_network  # pylint: disable=wrong-import-position
 from harness import Programs  # pylint: disable=wrong-import-position
 from pairs import Report, report_end, run_all  # pylint: disable=wrong-import-position
 from rxe_cases import all_cases  # pylint: disable=wrong-import-position
@@ -165,25 +162,12 @@ def main():
         for case, place in options.cases:
             print(f'{place.server} on {place.link_kind} serves: MTU {place.path_mtu}: {case.name}')
         return 0
-    try:
-        make_image(options.paths[3])
-        network = Network([(link.tap, 1, link.net_mtu) for link in LINKS if link.kind == 'tap' and link.tap != TAP])
-    except (Unavailable, unittest.SkipTest) as error:
-        print(f'1..0 # SKIP {error}')
-        return 0
-    # Ended by its time limit, it leaves nothing behind either.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
+    def run(network):
         with tempfile.TemporaryDirectory(prefix='roci-vhost.') as folder:
             return run_guest(options, network, folder)
-    except Unavailable as error:
-        print(f'1..0 # SKIP {error}')
-        return 0
-    except RuntimeError as error:
-        print(f'Bail out! {error}')
-        return 1
-    finally:
-        network.remove()
+
+    taps = [(link.tap, 1, link.net_mtu) for link in LINKS if link.kind == 'tap' and link.tap != TAP]
+    return run_in_network(options.paths[3], lambda: Network(taps), run)
 
 
 if __name__ == '__main__':

@@ -21,13 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, *up) for up in (['..', '..', '..', 'integration'], ['..', '..'])]
 sys.dont_write_bytecode = True
-from ends import KERNEL, LINKS, LIMIT_S, Network, RociEnd, RxeEnd  # pylint: disable=wrong-import-position
-from guest import Guest, Unavailable, make_image  # pylint: disable=wrong-import-position
+from ends import KERNEL, LINKS, LIMIT_S, Network, RociEnd, RxeEnd, run_in_network  # pylint: disable=wrong-import-position
+from guest import Guest  # pylint: disable=wrong-import-position
 from harness import Programs, await_  # pylint: disable=wrong-import-position
 from nfs_cases import CAPTURED, LARGE, MAKE_SOURCE, MOUNT, RDMA_PORT, TCP_PORT, Mount, Work, cases  # pylint: disable=wrong-import-position
 from pairs import Report, ended  # pylint: disable=wrong-import-position
@@ -197,6 +196,8 @@ def run(options, network):
         server = Server(roci, options.paths[4])
         client = Client(options.paths[3], network.name)
         report = Report(sum(2 + len(works) for _, works in options.cases) + 4 * len(options.captured) + 1)
+        if not shutil.which('tshark'):
+            report.say('tshark is not installed: captures are not read')
         works = Run(roci, server, client, report)
         if not all(works.on_mount(kind, each) for kind, each in options.cases) or not all(map(works.captured, options.captured)):
             return 1
@@ -224,24 +225,7 @@ def main():
             print('\n'.join(f'{kind.name}: {work.name}' for work in works))
         print('\n'.join(f'{kind.name}: {CAPTURED.name}' for kind in options.captured))
         return 0
-    try:
-        make_image(options.paths[3])
-        network = Network()
-    except (Unavailable, unittest.SkipTest) as error:
-        print(f'1..0 # SKIP {error}')
-        return 0
-    # Clean up also when the time limit ends the test.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    try:
-        return run(options, network)
-    except Unavailable as error:
-        print(f'1..0 # SKIP {error}')
-        return 0
-    except RuntimeError as error:
-        print(f'Bail out! {error}')
-        return 1
-    finally:
-        network.remove()
+    return run_in_network(options.paths[3], Network, lambda network: run(options, network))
 
 
 if __name__ == '__main__':
