@@ -45,7 +45,7 @@ class Dataplane final : public PortServices {
   Lcore& LeastLoadedLcore();
   LcoreThread ThreadOf(uint32_t lcore) const;
   LcoreState Inspect(uint32_t lcore) const;
-  // The account (uid) of a user who has blocked the lcore (MemoryWatch) and was not taken yet.
+  // Returns the account (uid) of one user that has blocked the lcore (MemoryWatch), each user once.
   std::optional<uint32_t> TakeBlocker(uint32_t lcore);
   // Whether DPDK's memory, which has the frames, lies in hugepages.
   bool HasHugePages() const;

@@ -28,7 +28,7 @@ class MemoryWatch {
   // `owner`: any object of the user, for Remove. Ignores users that may block lcores.
   void Add(const void* owner, std::shared_ptr<CopyUse> use);
   void Remove(const void* owner);
-  // The account of a user who was found, each once; none: all were taken.
+  // Returns the account of one user that has blocked the lcore, each user once. None: no more.
   std::optional<uint32_t> TakeBlocker();
 
   // ---- Watch thread

@@ -205,8 +205,8 @@ void Worker::SendGathered(const GatherBatch::Frame& frame) {
   ApplyEffects(qp);
 }
 
-// From now on, memory of users who have blocked an lcore is accessed by system calls. Each round
-// changes some of the keys.
+// Switches the mapped memory of users that have blocked an lcore to access by system calls: at most
+// kMostKeys keys per round.
 void Worker::StopDirectAccess() {
   constexpr uint32_t kMostKeys = 1024;
   const uint32_t changes = CopyUse::changes();
