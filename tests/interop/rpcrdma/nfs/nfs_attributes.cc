@@ -153,43 +153,43 @@ bool NfsProcedures::Fsstat(Arguments* in, Reply* out) {
   return true;
 }
 
-bool NfsProcedures::Fsinfo(Arguments* in, Reply* out) {
+template <class Put>
+bool NfsProcedures::AboutNode(Arguments* in, Reply* out, Put&& put) {
   const auto handle = in->Take(xdr_Handle);
   if (!handle) return false;
   Node node;
   const Status status = folder_->Open(BytesOf(*handle), &node);
   out->PutStatus(status);
-  if (status != Status::kOk) {
+  if (status == Status::kOk) {
+    put(node);
+  } else {
     out->Put(xdr_PostAttributes, Post(node));
-    return true;
   }
-  FsinfoOk info{};
-  info.attributes = Post(node);
-  info.read_maximum = info.read_preferred = info.write_maximum = info.write_preferred = kMaxIoBytes;
-  info.read_multiple = info.write_multiple = 4096;
-  info.folder_preferred = kMaxListingBytes;
-  info.file_maximum = std::numeric_limits<int64_t>::max();
-  info.time_step = {0, 1};
-  info.properties = kLinks | kSymbolicLinks | kHomogeneous | kCanSetTime;
-  out->Put(xdr_FsinfoOk, info);
   return true;
 }
 
+bool NfsProcedures::Fsinfo(Arguments* in, Reply* out) {
+  return AboutNode(in, out, [this, out](const Node& node) {
+    FsinfoOk info{};
+    info.attributes = Post(node);
+    info.read_maximum = info.read_preferred = info.write_maximum = info.write_preferred =
+        kMaxIoBytes;
+    info.read_multiple = info.write_multiple = 4096;
+    info.folder_preferred = kMaxListingBytes;
+    info.file_maximum = std::numeric_limits<int64_t>::max();
+    info.time_step = {0, 1};
+    info.properties = kLinks | kSymbolicLinks | kHomogeneous | kCanSetTime;
+    out->Put(xdr_FsinfoOk, info);
+  });
+}
+
 bool NfsProcedures::Pathconf(Arguments* in, Reply* out) {
-  const auto handle = in->Take(xdr_Handle);
-  if (!handle) return false;
-  Node node;
-  const Status status = folder_->Open(BytesOf(*handle), &node);
-  out->PutStatus(status);
-  if (status != Status::kOk) {
-    out->Put(xdr_PostAttributes, Post(node));
-    return true;
-  }
-  const long links = fpathconf(node.descriptor.get(), _PC_LINK_MAX);
-  out->Put(xdr_PathconfOk,
-           PathconfOk{Post(node), links > 0 ? static_cast<u_int>(links) : _POSIX_LINK_MAX, NAME_MAX,
-                      TRUE, TRUE, FALSE, TRUE});
-  return true;
+  return AboutNode(in, out, [this, out](const Node& node) {
+    const long links = fpathconf(node.descriptor.get(), _PC_LINK_MAX);
+    out->Put(xdr_PathconfOk,
+             PathconfOk{Post(node), links > 0 ? static_cast<u_int>(links) : _POSIX_LINK_MAX,
+                        NAME_MAX, TRUE, TRUE, FALSE, TRUE});
+  });
 }
 
 }  // namespace rpcrdma

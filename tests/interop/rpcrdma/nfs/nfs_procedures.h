@@ -67,6 +67,9 @@ class NfsProcedures {
   bool Commit(Arguments* in, Reply* out);
 
   PostAttributes Post(const Node& node) const;
+  // Answers a call whose only argument is a handle: put(node) puts the result.
+  template <class Put>
+  bool AboutNode(Arguments* in, Reply* out, Put&& put);
   WccData Wcc(const Node& node) const;
   Status ReadBytes(const ReadArguments& arguments, const Node& node, size_t place, Reply* out);
   Target Find(const Entry& entry);
