@@ -117,6 +117,7 @@ class EthdevPort {
   absl::Status Configure(const Config& config);
   absl::Status PassGroups();
   absl::Status SetUp(const Config& config, const rte_eth_dev_info& info);
+  absl::Status SetUpAtDepth(const Config& config, const rte_eth_dev_info& info);
   absl::Status SetAddress(const roce::Mac& wanted);
   absl::Status SetMtu(const Config& config, const rte_eth_dev_info& info);
   int ConfigureQueues(uint32_t mtu, const rte_eth_dev_info& info);

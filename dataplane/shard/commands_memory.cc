@@ -1,11 +1,10 @@
-#include "dataplane/shard/commands.h"
-
+// Commands about keys: regions, windows and lists.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "dataplane/base/on_shard.h"
-#include "dataplane/qp/queue_pair.h"
-#include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/pending_releases.h"
@@ -32,21 +31,6 @@ Registered ShardClient::Do(const RegisterNull& command) {
   });
 }
 
-Registered ShardClient::Do(const AllocateWindow& command) {
-  return lcore_->Call([&](const OnShard& shard) {
-    Registered answer;
-    answer.status = context_->keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
-    return answer;
-  });
-}
-
-MemoryStatus ShardClient::Do(const DeallocateWindow& command) {
-  const MemoryStatus status = lcore_->Call(
-      [&](const OnShard& shard) { return context_->keys(shard).DeallocateWindow(command.window); });
-  if (status == MemoryStatus::kOk) AwaitCopies({});
-  return status;
-}
-
 MemoryStatus ShardClient::Do(ChangeRegion command) {
   releases_.MakeRoom();
   memory::ReleasedMappings released;
@@ -65,6 +49,52 @@ MemoryStatus ShardClient::Do(const DeregisterRegion& command) {
   });
   if (status == MemoryStatus::kOk) AwaitCopies(std::move(released));
   return status;
+}
+
+Registered ShardClient::Do(const AllocateWindow& command) {
+  return lcore_->Call([&](const OnShard& shard) {
+    Registered answer;
+    answer.status = context_->keys(shard).AllocateWindow(command.pd, command.type, &answer.key);
+    return answer;
+  });
+}
+
+MemoryStatus ShardClient::Do(const DeallocateWindow& command) {
+  const MemoryStatus status = lcore_->Call(
+      [&](const OnShard& shard) { return context_->keys(shard).DeallocateWindow(command.window); });
+  if (status == MemoryStatus::kOk) AwaitCopies({});
+  return status;
+}
+
+absl::StatusOr<CreatedList> ShardClient::Do(const CreateList& command) {
+  const ListRoom& room = command.room;
+  absl::StatusOr<std::unique_ptr<SharedMemory>> memory = ListMemory::Create(room);
+  if (!memory.ok()) return memory.status();
+  CreatedList created{0, (*memory)->TakeFd()};
+  const memory::MemoryStatus status = lcore_->Call([&](const OnShard& shard) {
+    memory::KeyTable& keys = context_->keys(shard);
+    const memory::MemoryStatus allocated =
+        room.has_signature ? keys.AllocateIntegrity(command.pd, room.max_runs,
+                                                    room.max_protection_runs, &created.key)
+                           : keys.AllocateList(command.pd, room.max_runs, &created.key);
+    if (allocated != memory::MemoryStatus::kOk) return allocated;
+    const uint32_t list = ListMemory::NumberOf(created.key);
+    absl::Cleanup free_list = [&] { keys.FreeList(list); };
+    context_->lists(shard).Add(shard, list, *std::move(memory), room);
+    std::move(free_list).Cancel();
+    return allocated;
+  });
+  if (status != memory::MemoryStatus::kOk) return absl::ResourceExhaustedError("list region: key");
+  return created;
+}
+
+void ShardClient::Do(const DestroyList& command) {
+  // Unmapped by this thread, not by the lcore.
+  const std::unique_ptr<SharedMemory> memory = lcore_->Call([&](const OnShard& shard) {
+    context_->keys(shard).FreeList(command.number);
+    return context_->lists(shard).Remove(shard, command.number);
+  });
+  AwaitCopies({});
 }
 
 void ShardClient::Do(const UnshareRange& command) {
@@ -134,72 +164,6 @@ std::vector<memory::RegionInfo> ShardClient::Do(const ListRegions&) {
     return slot != 0;
   });
   return regions;
-}
-
-void ShardClient::Do(const SetReceiveLimit& command) {
-  lcore_->Call([&](const OnShard& shard) { command.srq.SetLimit(shard, command.limit); });
-}
-
-uint32_t ShardClient::Do(const QueryReceiveLimit& command) {
-  return lcore_->Call([&](const OnShard& shard) { return command.srq.limit(shard); });
-}
-
-ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
-  SharedReceiveQueue& srq = command.srq;
-  return lcore_->Call([&](const OnShard& shard) {
-    return ReceiveQueueState{.posted = srq.posted(shard),
-                             .taken = srq.taken(shard),
-                             .limit = srq.limit(shard),
-                             .broken = srq.broken(),
-                             .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0,
-                             .users = srq.users(),
-                             .async_events = srq.async_events()};
-  });
-}
-
-std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
-  std::vector<QueuePairInfo> infos;
-  infos.reserve(command.queue_pairs.size());
-  const auto queue_pairs = command.queue_pairs;
-  lcore_->CallInParts([&](const OnShard& shard) {
-    const size_t end = std::min(queue_pairs.size(), infos.size() + InspectQueuePairs::kMostInRow);
-    while (infos.size() < end) infos.push_back(queue_pairs[infos.size()]->Inspect(shard));
-    return end < queue_pairs.size();
-  });
-  return infos;
-}
-
-bool ShardClient::Do(const RaiseEvent& command) {
-  return lcore_->Call([&](const OnShard& shard) {
-    return context_->SendAsyncEvent(shard, command.element, command.type);
-  });
-}
-
-uint32_t ShardClient::Do(const RaiseQueuePairEvent& command) {
-  return lcore_->Call([&](const OnShard& shard) {
-    return command.qp.events(shard).SendNumber(shard, command.type);
-  });
-}
-
-bool ShardClient::Do(const RaiseReceiveQueueEvent& command) {
-  return lcore_->Call(
-      [&](const OnShard& shard) { return command.srq.RaiseEvent(shard, command.type); });
-}
-
-bool ShardClient::Do(const BreakCompletionQueue& command) {
-  return lcore_->Call([&](const OnShard& shard) {
-    if (command.cq.overflowed()) return false;
-    command.cq.Overflow(shard);
-    return true;
-  });
-}
-
-bool ShardClient::Do(const BreakReceiveQueue& command) {
-  return lcore_->Call([&](const OnShard& shard) {
-    if (command.srq.broken()) return false;
-    command.srq.Fail(shard);
-    return true;
-  });
 }
 
 }  // namespace roci::dataplane
