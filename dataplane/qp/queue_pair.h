@@ -225,9 +225,9 @@ class alignas(kCacheLineBytes) QueuePair {
   }
 
  private:
-  friend class ActiveList;  // active_position_
-  friend class SendTurns;   // wants_turn_, keeps_turn_, turn_excess_bytes_
-  friend class AppCopies;   // copy_wait_
+  friend class ActiveList;     // active_position_
+  friend class SendScheduler;  // wants_turn_, keeps_turn_, turn_excess_bytes_
+  friend class AppCopies;      // copy_wait_
 
   static constexpr uint32_t kNotActive = ~0u;
   // A queue pair whose doorbell rings twice within this time becomes polled.

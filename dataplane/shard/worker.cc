@@ -35,7 +35,7 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
       clock_(rte_get_tsc_hz()),
       long_call_tsc_(rte_get_tsc_hz() / kLongCallsPerSecond),
       profile_(options.profile),
-      turns_(options.fairness),
+      scheduler_(options.fairness),
       stash_(dataplane.frames().mempool()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wheel_(RefreshTime()),
@@ -98,7 +98,7 @@ uint32_t Worker::RunOnce() {
   EndStage(LcoreStage::kReceive);
   work += CollectDoorbells();
   EndStage(LcoreStage::kDoorbells);
-  if (!turns_.empty()) work += VisitActive();
+  if (!scheduler_.empty()) work += VisitActive();
   if (!collecting_.empty() && !RunCopies(work)) return kLost;
   EndStage(LcoreStage::kWork);
   if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
@@ -288,7 +288,7 @@ TurnShare& Worker::PrepareContext(const VerbsContext& context, size_t queues) {
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
   events_.MakeRoom(shard_, queues);
-  return turns_.Join(context.user());
+  return scheduler_.Join(context.user());
 }
 
 void Worker::AddContext(VerbsContext& context, TurnShare& share) noexcept {
@@ -303,14 +303,14 @@ void Worker::AddContext(VerbsContext& context, TurnShare& share) noexcept {
 
 void Worker::RemoveContext(VerbsContext& context) {
   std::erase(contexts_, &context);
-  turns_.Leave(context.turn_share(shard_));
+  scheduler_.Leave(context.turn_share(shard_));
   events_.Unregister(shard_, context.async_events(shard_));
   epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);
 }
 
 void Worker::AddQueuePair(QueuePair& qp) {
   durable_waiters_.reserve(queue_pairs_ + 1);
-  turns_.Add(ShareOf(qp));
+  scheduler_.Add(ShareOf(qp));
   records_.Add(std::move(qp.record_storage(shard_)));
   ++queue_pairs_;
   DeviceLane::Of(qp.lane()).Add(shard_, qp);
@@ -321,7 +321,7 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   qp.LeaveCopies(shard_);
   if (qp.has_early_frames(shard_)) DropEarly(qp);
   DeviceLane::Of(qp.lane()).Remove(shard_, qp);
-  turns_.Remove(ShareOf(qp), qp);
+  scheduler_.Remove(ShareOf(qp), qp);
   ForgetDurable(qp);
   wheel_.Cancel(qp.timer(shard_));
   if (roce::SendRecord* lent = qp.TakeRecordsBack(shard_))

@@ -25,7 +25,7 @@
 #include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/port_waits.h"
-#include "dataplane/shard/send_turns.h"
+#include "dataplane/shard/send_scheduler.h"
 #include "memory/segment.h"
 #include "roce/effects.h"
 #include "roce/packet.h"
@@ -118,7 +118,7 @@ class Worker final : public DurableService {
  private:
   // Frames built per round, so that they are still in the cache when they are received.
   static constexpr uint32_t kPacketsPerRound = 64;
-  static constexpr uint32_t kBytesPerRound = 128 << 10;  // as SendTurns charges them
+  static constexpr uint32_t kBytesPerRound = 128 << 10;  // as SendScheduler charges them
   static constexpr uint32_t kVisitsPerRound = 64;
   static constexpr uint32_t kBurstsPerRound = 2;
   static constexpr uint32_t kDoorbellsPerRound = 64;
@@ -187,13 +187,13 @@ class Worker final : public DurableService {
 
   // worker_visit.cc
   TurnShare& ShareOf(QueuePair& qp);
-  void AwaitTurn(QueuePair& qp) { turns_.Push(ShareOf(qp), qp); }
+  void AwaitTurn(QueuePair& qp) { scheduler_.Push(ShareOf(qp), qp); }
   uint32_t VisitActive();
   uint32_t TakeTurn(QueuePair& qp);
   void PrefetchAhead();
   struct Progress {
     uint32_t work;   // packets sent; Visit: plus entries taken
-    uint32_t bytes;  // that the packets are charged, see SendTurns
+    uint32_t bytes;  // that the packets are charged, see SendScheduler
     bool has_more;   // the queue pair may have more to send
   };
   // Takes new work and sends.
@@ -298,7 +298,7 @@ class Worker final : public DurableService {
   uint32_t queue_pairs_ = 0;
   std::vector<DeviceLane*> lanes_;
   std::vector<VerbsContext*> contexts_;
-  SendTurns turns_;
+  SendScheduler scheduler_;
   FrameStash stash_;
   CompletionEvents events_;
   std::vector<AppCopies*> collecting_;

@@ -171,7 +171,7 @@ void Worker::SettleCopies(AppCopies& copies) {
     if (qp.HasNewWork(shard_)) {
       AwaitTurn(qp);
     } else {
-      turns_.PushPolled(ShareOf(qp), qp);
+      scheduler_.PushPolled(ShareOf(qp), qp);
     }
   });
   Unpark(copies.TakeParked(shard_));

@@ -114,7 +114,7 @@ void Worker::Sleep() {
 
 // Arms every polled queue pair. False: one of them has work.
 bool Worker::RearmAll() {
-  turns_.Recheck([this](QueuePair& qp) {
+  scheduler_.Recheck([this](QueuePair& qp) {
     // In the list though it is armed: it was rung and waits for its visit.
     if (!qp.is_polled(shard_) || qp.core(shard_).HasTransmit()) {
       AwaitTurn(qp);
@@ -124,7 +124,7 @@ bool Worker::RearmAll() {
     if (rearmed_count_ == rearmed_.size()) FinishRearming();
   });
   FinishRearming();
-  return turns_.empty();
+  return scheduler_.empty();
 }
 
 bool Worker::AnythingPending() {
@@ -144,7 +144,7 @@ bool Worker::AnythingPending() {
 bool Worker::HasWork() {
   // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return !turns_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
+  return !scheduler_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
          AnythingPending() || port_waits_.MissesEnabling() || now_ + SleepNs() < sleeps_until_ns_;
 }
 

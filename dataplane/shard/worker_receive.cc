@@ -357,8 +357,8 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
 // turn: they are in the cache. Otherwise only answers are sent, since a queue pair that receives
 // many ACKs would send more than its share. True: there may be more to send.
 bool Worker::SendAfterPackets(QueuePair& qp) {
-  if (!turns_.IsContended(qp)) [[likely]]
-    return Transmit(qp, SendTurns::kTurnBytes).has_more;
+  if (!scheduler_.IsContended(qp)) [[likely]]
+    return Transmit(qp, SendScheduler::kTurnBytes).has_more;
   if (qp.core(shard_).HasAnswer()) TransmitAnswers(qp);
   return qp.core(shard_).HasTransmit();
 }

@@ -29,13 +29,13 @@ uint16_t IpIdOf(const roce::TxPacket& packet) { return static_cast<uint16_t>(pac
 
 uint32_t Worker::VisitActive() {
   uint32_t work = 0;
-  const uint32_t visits = std::min(turns_.size(), kVisitsPerRound);
+  const uint32_t visits = std::min(scheduler_.size(), kVisitsPerRound);
   const auto has_budget = [this] {
     return sent_this_round_ < kPacketsPerRound && bytes_this_round_ < kBytesPerRound;
   };
   // At least one, even if queue pairs that got ACKs in this round have used the budget up.
   for (uint32_t i = 0; i < visits && (i == 0 || has_budget()); ++i) {
-    QueuePair* qp = turns_.Begin();
+    QueuePair* qp = scheduler_.Begin();
     if (qp == nullptr) continue;
     PrefetchAhead();
     work += TakeTurn(*qp);
@@ -47,41 +47,41 @@ uint32_t Worker::VisitActive() {
 // Returns the amount of work done.
 uint32_t Worker::TakeTurn(QueuePair& qp) {
   if (qp.host(shard_).MayNotRun()) [[unlikely]] {
-    SendTurns::Postpone(qp);
+    SendScheduler::Postpone(qp);
     qp.host(shard_).AwaitCopies();
-    turns_.End(0);
+    scheduler_.End(0);
     return 0;
   }
-  const uint32_t budget = turns_.Budget(qp);
+  const uint32_t budget = scheduler_.Budget(qp);
   const Progress made = Visit(qp, budget);
-  SendTurns::NoteSent(qp, made.bytes, budget);
+  SendScheduler::NoteSent(qp, made.bytes, budget);
   if (made.work != 0) qp.NoteWork(shard_, now_);
   if (made.has_more) {
     AwaitTurn(qp);
   } else if (qp.is_polled(shard_)) {
     if (!qp.IsQuiet(shard_, now_)) {
-      turns_.PushPolled(ShareOf(qp), qp);
+      scheduler_.PushPolled(ShareOf(qp), qp);
     } else {
       Rearm(qp);
     }
   }
   ApplyEffects(qp);
-  turns_.End(std::max(made.bytes, SendTurns::kPacketBytes));
+  scheduler_.End(std::max(made.bytes, SendScheduler::kPacketBytes));
   return made.work;
 }
 
 // XRC receive queue pairs have no context: they answer programs of several users.
 TurnShare& Worker::ShareOf(QueuePair& qp) {
-  if (!turns_.by_user()) [[likely]]
-    return turns_.common();
+  if (!scheduler_.by_user()) [[likely]]
+    return scheduler_.common();
   const QueuePairHost& host = qp.host(shard_);
-  return host.is_of_domain() ? turns_.common() : host.context().turn_share(shard_);
+  return host.is_of_domain() ? scheduler_.common() : host.context().turn_share(shard_);
 }
 
 // With thousands of queue pairs, their lines are not in the cache.
 void Worker::PrefetchAhead() {
-  if (const QueuePair* far = turns_.Peek(kPrefetchStateAhead)) far->Prefetch();
-  if (const QueuePair* near = turns_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
+  if (const QueuePair* far = scheduler_.Peek(kPrefetchStateAhead)) far->Prefetch();
+  if (const QueuePair* near = scheduler_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
 }
 
 Worker::Progress Worker::Visit(QueuePair& qp, uint32_t budget) {
@@ -135,7 +135,7 @@ template <class MayContinue>
       has_more = polled.has_more;
       break;
     }
-    bytes += std::max(tx_.payload_length, SendTurns::kPacketBytes);
+    bytes += std::max(tx_.payload_length, SendScheduler::kPacketBytes);
     if (qp.host(shard_).is_of_domain()) [[unlikely]]
       use.Switch(qp.host(shard_).current_copies());
     Emit(qp, lane, polled);
@@ -312,7 +312,7 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
   QueuePair* qp = context.FindQueuePair(shard_, handle);
   if (qp == nullptr || !qp->HasPosted(shard_)) return false;
   if (qp->host(shard_).MayNotRun()) return !qp->host(shard_).copies().IsStalled();
-  const Progress made = Visit(*qp, SendTurns::kTurnBytes);
+  const Progress made = Visit(*qp, SendScheduler::kTurnBytes);
   ApplyEffects(*qp);
   return made.work != 0 && qp->HasPosted(shard_);
 }

@@ -1,8 +1,8 @@
-#include "dataplane/shard/send_turns.h"
+#include "dataplane/shard/send_scheduler.h"
 
 namespace roci::dataplane {
 
-TurnShare& SendTurns::Join(const void* user) {
+TurnShare& SendScheduler::Join(const void* user) {
   if (!by_user()) return common_;
   for (const auto& share : shares_) {
     if (share->user != user) continue;
@@ -17,14 +17,14 @@ TurnShare& SendTurns::Join(const void* user) {
   return share;
 }
 
-void SendTurns::Leave(TurnShare& share) {
+void SendScheduler::Leave(TurnShare& share) {
   if (&share == &common_ || --share.contexts != 0) return;
   std::erase(heap_, &share);
   std::make_heap(heap_.begin(), heap_.end(), IsLater);
   std::erase_if(shares_, [&](const auto& each) { return each.get() == &share; });
 }
 
-void SendTurns::Remove(TurnShare& share, QueuePair& qp) {
+void SendScheduler::Remove(TurnShare& share, QueuePair& qp) {
   --share.members;
   if (!share.queue_pairs.Remove(qp)) return;
   Unlist(qp);

@@ -1,5 +1,5 @@
-// Whose turn it is to send: queue pairs take turns by bytes, and with fairness by user the users
-// take turns by bytes above them.
+// The scheduler of what queue pairs send: they take turns by bytes, and with fairness by user the
+// users take turns by bytes above them.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct TurnShare {
 // and its next turn is shorter by as much. Shares: the one that was charged least is next.
 //
 // One thread. Only the functions named "commands" allocate.
-class SendTurns {
+class SendScheduler {
  public:
   // The payload that a queue pair may send in a turn. A small message waits for a few turns of
   // others: with 128 KiB, an 8-byte WRITE beside READs on its own queue pair took five times as
@@ -42,7 +42,7 @@ class SendTurns {
   // queue pairs waited for copies or acknowledgements.
   static constexpr uint32_t kMostOwedBytes = 64 << 10;
 
-  explicit SendTurns(Fairness fairness) : fairness_(fairness) {
+  explicit SendScheduler(Fairness fairness) : fairness_(fairness) {
     heap_.reserve(1);
     common_.charged_bytes = now_bytes_;
   }
