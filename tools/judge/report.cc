@@ -7,13 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "control/net/ip_text.h"
+#include "roce/work.h"
 
 namespace roci::tools::judge {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr auto kNsPerSecond = static_cast<int64_t>(roce::kNsPerSecond);
 constexpr char kUnsure[] = " (unsure, the capture may lack frames)";
 
 const char* TransportName(roce::Transport transport) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "roce/parse.h"
+#include "roce/work.h"
 
 namespace roci::tools::judge {
 namespace {
@@ -17,7 +18,7 @@ constexpr size_t kLongestPacket = 65535 + roce::Ipv6Header::kBytes;
 int64_t TimeNs(const CaptureRecord& record) {
   constexpr int64_t kMostSeconds = 9'000'000'000;
   const int64_t seconds = std::clamp(record.seconds, -kMostSeconds, kMostSeconds);
-  return seconds * 1'000'000'000 + record.nanoseconds;
+  return seconds * static_cast<int64_t>(roce::kNsPerSecond) + record.nanoseconds;
 }
 
 // The index of the packet's own IP header in the path.

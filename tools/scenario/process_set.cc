@@ -13,11 +13,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "roce/work.h"
 
 namespace roci::tools {
 namespace {
 
-constexpr uint64_t kNsPerMs = 1'000'000;
+using roce::kNsPerMs;
 
 // The children of this process that are still there, also those that have lost their own parents.
 std::vector<pid_t> Children() {

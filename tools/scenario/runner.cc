@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "roce/work.h"
 #include "tools/scenario/process_set.h"
 #include "tools/scenario/surroundings.h"
 #include "tools/scenario/timeline.h"
@@ -40,7 +41,6 @@ void Keep(const Scenario& scenario, const std::string& folder, const Timeline& t
 }  // namespace
 
 std::optional<Outcome> RunScenario(const Scenario& scenario, const RunnerSettings& settings) {
-  constexpr double kNsPerS = 1e9;
   Outcome outcome;
   outcome.scenario = scenario.name;
   const uint64_t began_ns = NowNs();
@@ -60,7 +60,7 @@ std::optional<Outcome> RunScenario(const Scenario& scenario, const RunnerSetting
                                 daemon.ok() ? "exit status 0" : std::string(daemon.message())});
     processes.EndAll();
     interrupted = processes.interrupted();
-    outcome.seconds = static_cast<double>(NowNs() - began_ns) / kNsPerS;
+    outcome.seconds = static_cast<double>(NowNs() - began_ns) / double{roce::kNsPerSecond};
     if (!interrupted && !outcome.Passed() && !settings.keep.empty()) {
       Keep(scenario, settings.keep, timeline, surroundings, outcome);
     }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "roce/work.h"
 
 namespace roci::tools {
 namespace {
@@ -129,9 +130,8 @@ std::string EndText(int wait_status) {
 }
 
 std::string TimeText(uint64_t time_ns) {
-  constexpr double kNsPerMs = 1e6;
   constexpr double kMsPerS = 1e3;
-  const double time_ms = static_cast<double>(time_ns) / kNsPerMs;
+  const double time_ms = static_cast<double>(time_ns) / double{roce::kNsPerMs};
   return time_ms < kMsPerS ? absl::StrFormat("%.3gms", time_ms)
                            : absl::StrFormat("%.2fs", time_ms / kMsPerS);
 }

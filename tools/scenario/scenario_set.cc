@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/unique_fd.h"
+#include "roce/work.h"
 #include "tools/scenario/process.h"
 
 namespace roci::tools {
@@ -26,7 +27,7 @@ namespace {
 using control::UniqueFd;
 using Json = nlohmann::json;
 
-constexpr uint64_t kNsPerMs = 1'000'000;
+using roce::kNsPerMs;
 // Beyond the scenario's own limit: start and end of its daemon, and the verdicts.
 constexpr uint64_t kGraceNs = 180'000 * kNsPerMs;
 constexpr size_t kMostAnswerBytes = size_t{16} << 20;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "roce/work.h"
 #include "tools/scenario/placeholders.h"
 #include "tools/scenario/words.h"
 #include "tools/show/manage_client.h"
@@ -18,9 +19,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kNsPerS = 1'000'000'000;
-constexpr uint64_t kStartLimitNs = 60 * kNsPerS;
-constexpr uint64_t kEndLimitNs = 30 * kNsPerS;
+using roce::kNsPerSecond;
+
+constexpr uint64_t kStartLimitNs = 60 * kNsPerSecond;
+constexpr uint64_t kEndLimitNs = 30 * kNsPerSecond;
 constexpr int kAskLimitS = 5;
 // Of the captures that are kept of a failure.
 constexpr char kMostFrames[] = "100000";

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "roce/work.h"
 #include "tools/scenario/words.h"
 
 namespace roci::tools {
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kNsPerMs = 1'000'000;
+using roce::kNsPerMs;
 constexpr uint64_t kPollIntervalNs = 10 * kNsPerMs;
 constexpr uint64_t kStopLimitNs = 5'000 * kNsPerMs;
 
