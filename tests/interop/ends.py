@@ -92,7 +92,7 @@ def on_link(end, link, addresses, gids):
 
 
 def listening_row(port):
-    """A grep pattern for the row of a listener in /proc/net/tcp*."""
+    """A regular expression for the row of a listener in /proc/net/tcp*."""
     return f':{port:04X} 0*:0000 0A '
 
 
@@ -204,26 +204,30 @@ class RxeEnd:
                 'v6': self.find_gid(link, ipaddress.ip_address(link.rxe['v6']))}
 
     def find_gid(self, link, gid):
-        found = self.guest.run(f"""for i in $(seq 100); do
-            grep -l {gid.exploded} /sys/class/infiniband/rxe{link.number}/ports/1/gids/* && exit 0; sleep 0.3; done; exit 1""")
-        return int(found.split('/')[-1])
+        table = f'/sys/class/infiniband/rxe{link.number}/ports/1/gids'
+        return int(self.guest.run(f"""for i in {{1..100}}; do
+            for file in {table}/*; do
+                [ "$(<"$file")" != {gid.exploded} ] || {{ echo "${{file##*/}}"; exit 0; }}
+            done 2>/dev/null
+            pause 0.3; done; exit 1"""))
 
     def start(self, command):
         return self.guest.start(command)
 
     def await_listener(self, server, port, by_cm=False):
         """As in RociEnd."""
-        there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+        there = f'await_row "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
         if by_cm:
             ours = '|'.join((f':{port} ', *(address.replace('.', '[.]') for address in self.addresses.values())))
-            there = f'rdma resource show cm_id state LISTEN | grep -Eq "src-addr [^ ]*({ours})"'
-        looks = self.guest.start(f'for i in $(seq 2000); do {there} && exit 0; sleep 0.05; done; exit 1')
+            there = f"""ours='src-addr [^ ]*({ours})'
+                until [[ $(rdma resource show cm_id state LISTEN) =~ $ours ]]; do pause 0.1; done"""
+        looks = self.guest.start(there)
         await_(lambda: looks.status() is not None or server.status() is not None or not self.guest.alive())
         looks.kill()
         return looks.status() == 0 and server.status() is None
 
     def counter(self, name):
-        return int(self.guest.run(f'cat /sys/class/infiniband/{self.device}/ports/1/hw_counters/{name}'))
+        return int(self.guest.run(f'echo "$(</sys/class/infiniband/{self.device}/ports/1/hw_counters/{name})"'))
 
     def left(self):
         # The kernel's own queue pair (GSI) is always there.

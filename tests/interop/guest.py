@@ -3,15 +3,18 @@ import itertools
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from harness import await_
 
 HERE = pathlib.Path(__file__).resolve().parent
-BOOT_LIMIT_S = 300
-BOOTS = 3  # at most, until the clock of the guest runs right
+# Of one attempt after the other. Usually 10 to 60 s; QEMU 7.2 rarely stands still before the kernel's first message, or the
+# guest's clock runs wrong.
+BOOT_LIMITS_S = (100, 200, 300)
 NO_NETWORK = ['-nic', 'none']
 OOPS = re.compile(r'BUG: |Oops: |general protection fault')
 
@@ -32,30 +35,21 @@ def make_image(folder):
 
 
 class Job:
-    """A shell command in the guest. Output and status are read from the shared folder."""
+    """A shell command in the guest."""
 
     def __init__(self, guest, name, command):
-        self.guest = guest
-        self.place = guest.share / 'jobs' / name
-        self.request = guest.share / 'new' / name
-        self.command = command
-        part = guest.share / f'{name}.part'
-        part.write_text(command + '\n', encoding='utf-8')
-        part.rename(f'{self.request}.sh')
+        self.guest, self.name, self.command = guest, name, command
+        self.file = guest.share / 'output' / name
+        self.file.touch()
+        (guest.share / 'commands' / f'{name}.sh').write_text(command + '\n', encoding='utf-8')
+        guest.agent.send(f'run {name}')
 
     def output(self):
-        try:
-            return pathlib.Path(f'{self.place}.out').read_text(encoding='utf-8', errors='replace')
-        except FileNotFoundError:
-            return ''
+        return self.file.read_text(encoding='utf-8', errors='replace')
 
     def status(self):
         """The exit status, or None while it runs."""
-        try:
-            said = pathlib.Path(f'{self.place}.status').read_text(encoding='ascii')
-        except FileNotFoundError:
-            return None
-        return int(said) if said.endswith('\n') else None
+        return self.guest.agent.statuses().get(self.name)
 
     def wait(self, limit_s):
         """Returns the exit status, or None if the command was not done in time and was killed."""
@@ -67,8 +61,36 @@ class Job:
     def kill(self):
         """Kills the command and waits until it has ended."""
         if self.status() is None:
-            pathlib.Path(f'{self.request}.kill').touch()
+            self.guest.agent.send(f'end {self.name}')
             await_(lambda: self.status() is not None or not self.guest.alive())
+
+
+class Agent:
+    """The host's end of the serial port of guest_agent.sh. Any thread."""
+
+    def __init__(self, port):
+        port.setblocking(False)
+        self.port = port
+        self.lock = threading.Lock()
+        self.unread = ''
+        self.known = {}
+
+    def send(self, order):
+        try:
+            self.port.sendall(f'{order}\n'.encode('ascii'))
+        except OSError:
+            pass  # the guest has ended, which the callers notice
+
+    def statuses(self):
+        """The exit statuses so far, by the name of the job."""
+        with self.lock:
+            try:
+                self.unread += self.port.recv(65536).decode('ascii', errors='replace')
+            except OSError:
+                pass  # nothing new, or the guest has ended
+            *lines, self.unread = self.unread.split('\n')
+            self.known.update((name, int(status)) for name, status in map(str.split, lines))
+            return self.known
 
 
 def boots(image):
@@ -87,7 +109,8 @@ class Guest:
     def __init__(self, image, network, prefix=(), memory_mib=512, kernel='', shared_memory=False):
         self.folder = tempfile.TemporaryDirectory(prefix='roci-guest.')
         self.share = pathlib.Path(self.folder.name) / 'share'
-        (self.share / 'new').mkdir(parents=True)
+        for folder in ('commands', 'output'):
+            (self.share / folder).mkdir(parents=True)
         shutil.copy(HERE / 'guest_agent.sh', self.share)
         self.console = pathlib.Path(self.folder.name) / 'console'
         self.jobs = itertools.count(1)  # atomic: several threads may start jobs
@@ -103,22 +126,27 @@ class Guest:
                    '-virtfs', 'local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap',
                    '-virtfs', f'local,path={self.share},mount_tag=host,security_model=none',
                    '-object', 'rng-random,filename=/dev/urandom,id=rng', '-device', 'virtio-rng-pci,rng=rng', *network]
-        for _ in range(BOOTS):
-            seconds = self.boot(command)
-            if seconds is None:
-                self.give_up(image, network)
-            if self.uptime() <= seconds:
+        for limit_s in BOOT_LIMITS_S:
+            seconds = self.boot(command, limit_s)
+            if seconds is not None and self.uptime() <= seconds:
                 return
             self.end()
+        if seconds is None:
+            self.give_up(image, network)
         self.folder.cleanup()
-        raise RuntimeError(f'the clock of the guest runs too fast, {BOOTS} times in a row')
+        raise RuntimeError(f'the clock of the guest runs too fast, {len(BOOT_LIMITS_S)} times in a row')
 
-    def boot(self, command):
+    def boot(self, command, limit_s):
         """Starts QEMU and waits for the guest. Returns the seconds that it took; None: it does not come up."""
         (self.share / 'ready').unlink(missing_ok=True)
         begin = time.monotonic()
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        await_(lambda: (self.share / 'ready').exists() or not self.alive(), BOOT_LIMIT_S)
+        ours, theirs = socket.socketpair()
+        self.agent = Agent(ours)
+        with theirs:
+            serial = ['-chardev', f'socket,id=agent,fd={theirs.fileno()}', '-serial', 'chardev:agent']
+            self.process = subprocess.Popen([*command, *serial], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                            stderr=subprocess.STDOUT, text=True, pass_fds=[theirs.fileno()])
+        await_(lambda: (self.share / 'ready').exists() or not self.alive(), limit_s)
         return time.monotonic() - begin if self.alive() and (self.share / 'ready').exists() else None
 
     def uptime(self):
@@ -128,11 +156,11 @@ class Guest:
 
     def give_up(self, image, network):
         said = self.console_text()
-        self.stop()
+        self.folder.cleanup()
         last = ' '.join(f'{said}\n{self.last_output}'.split()[-30:])
         if network != NO_NETWORK and boots(image):
             raise RuntimeError(f'the guest comes up without its network, but not with {" ".join(network)}; it said last: {last}')
-        raise Unavailable(f'QEMU does not bring the guest up here within {BOOT_LIMIT_S} s; it said last: {last}')
+        raise Unavailable(f'QEMU does not bring the guest up here within {BOOT_LIMITS_S[-1]} s; it said last: {last}')
 
     def alive(self):
         return self.process.poll() is None
@@ -170,6 +198,7 @@ class Guest:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.last_output, _ = self.process.communicate()
+        self.agent.port.close()
 
     def stop(self):
         self.end()

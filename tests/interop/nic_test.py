@@ -129,7 +129,7 @@ class NicEnd:
                                                         nic.config(nic.address, nic.there), encoding='ascii')
         rocid = f'{self.as_user} {FOLDER}/rocid --runtime-dir {self.runtime} --config {config}'
         guest.run(f'mkdir {self.runtime} && chown {nic.user} {self.runtime} && {rocid} --check-config')
-        self.daemon = guest.start(f'echo $$ >{self.runtime}.pid; exec {rocid}')
+        self.daemon = guest.start(f'echo $BASHPID >{self.runtime}.pid; exec {rocid}')
         if not await_(lambda: 'rocid: ready\n' in self.daemon.output() or self.daemon.status() is not None, 2 * LIMIT_S) or \
                 self.daemon.status() is not None:
             raise RuntimeError(f'the daemon on {self.name} does not start ({self.daemon.status()}):\n{self.daemon.output()}')
@@ -143,10 +143,10 @@ class NicEnd:
 
     def await_listener(self, server, port, by_cm=False):
         """As in RociEnd, but only False if the server has ended."""
-        there = f'grep -q "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
+        there = f'await_row "{listening_row(port)}" /proc/net/tcp /proc/net/tcp6'
         if by_cm:
-            there = f'{self.show("connections")} | grep -q listen'
-        self.guest.start(f'for i in $(seq 2000); do {there} && exit 0; sleep 0.05; done').wait(LIMIT_S)
+            there = f'until [[ $({self.show("connections")}) == *listen* ]]; do pause 0.2; done'
+        self.guest.start(there).wait(LIMIT_S)
         return server.status() is None
 
     def left(self):
