@@ -28,7 +28,7 @@ def parse(description):
     parser.add_argument('--list', action='store_true', help='print the names of the cases and end')
     parser.add_argument('--only', default='', metavar='TEXT', help='only cases whose name contains TEXT')
     parser.add_argument('--all', action='store_true', default=os.environ.get('ROCI_TEST_ALL') == 'yes',
-                        help='every case over a network, not only a sample (also by ROCI_TEST_ALL=yes)')
+                        help='every case, over networks too, not only a sample (also by ROCI_TEST_ALL=yes)')
     parser.add_argument('--over', choices=['wire', *NETWORKS], default='wire',
                         help='what joins the devices: the wire of one daemon, or a network between two')
     parser.add_argument('paths', nargs='*', metavar='ROCI ROCID PLUGIN')
@@ -51,20 +51,22 @@ def tell(is_good, number, name, *remarks):
     sys.stdout.flush()
 
 
-def select(cases, options, fits, features):
+def select(cases, options, fits, features, night):
     """The cases that the command line selects. --only selects from all cases."""
-    fitting = {name: case for name, case in cases.items() if fits(options.over, case)}
-    if options.over != 'wire' and not options.all and not options.only:
+    everything = options.all or options.only
+    fitting = {name: case for name, case in cases.items() if fits(options.over, case) and (everything or not night(case))}
+    if options.over != 'wire' and not everything:
         fitting = covering(fitting, features)
     return {name: case for name, case in fitting.items() if options.only in name}
 
 
-def run(description, cases, run_case, features, left=lambda _daemon: [], fits=lambda _network, _case: True):
+def run(description, cases, run_case, features, left=lambda _daemon: [], fits=lambda _network, _case: True,
+        night=lambda _case: False):
     """Runs the selected `cases` (by name) and returns the exit status. `run_case(daemon, case)` returns the error, or ''.
     `features`: see covering(), for the sample. `left` returns objects of a daemon that should not exist at the end. `fits`:
-    whether a network can carry a case."""
+    whether a network can carry a case. `night`: whether only --all takes a case."""
     options = parse(description)
-    cases = select(cases, options, fits, features)
+    cases = select(cases, options, fits, features, night)
     if not cases:
         raise SystemExit(f'error: no case contains {options.only!r}; --list prints the names')
     if options.list:

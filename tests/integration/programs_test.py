@@ -41,7 +41,7 @@ def bandwidth_cases():
         yield SELF, base + few
         if sized:
             # All sizes up to 8 MiB.
-            yield ACROSS, base + ['-a', '-n', '20']
+            yield ACROSS, base + ['-a', '-n', '10']
             yield ACROSS, base + ['-a', '-b', '-n', '10']
             yield ACROSS, base + ['-s', '1', '-n', '20000']
             for mtu in ('256', '512', '1024', '2048', '4096'):
@@ -259,6 +259,11 @@ def fits(network, pairs):
     return network != 'veth' or not any(is_flood(command) for _, command in pairs)
 
 
+def for_the_night(pairs):
+    """Programs that go through all sizes while both ends spin, which takes long on few processors."""
+    return any('-a' in command and (command[0].endswith('_lat') or '-b' in command) for _, command in pairs)
+
+
 def features(pairs):
     """Features that a sample over a network covers: each program with each service; each option with each kind of program;
     large and small messages; each direction; several pairs at once."""
@@ -282,4 +287,4 @@ def features(pairs):
 
 
 if __name__ == '__main__':
-    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case, features, fits=fits))
+    sys.exit(cases.run(__doc__, {name_of(case): case for case in all_cases()}, run_case, features, fits=fits, night=for_the_night))

@@ -2,10 +2,13 @@
 """Daemons with several lcores on ports with several queues: a frame reaches its queue pair from any queue, and a daemon with
 one lcore serves all queues of its port.
 
+Of the tests of a port with one queue, the default run repeats those that depend on queues and lcores; ROCI_TEST_ALL=yes repeats all.
+
 The test creates namespaces and interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: queues_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
+import os
 import sys
 import time
 import unittest
@@ -40,8 +43,8 @@ class SeveralQueues:
 
     def test_queue_pairs_of_every_lcore_get_their_packets(self):
         before = [self.lcores_of(number) for number in range(2)]
-        commands = (['ibv_rc_pingpong', '-g', '1', '-n', '3000', '-c'], ['ibv_uc_pingpong', '-g', '1', '-n', '300', '-c'],
-                    ['ibv_srq_pingpong', '-g', '2', '-n', '100', '-c'], ['ib_write_bw', '-x', '2', '-F', '-n', '2000'])
+        commands = (['ibv_rc_pingpong', '-g', '1', '-n', '1000', '-c'], ['ibv_uc_pingpong', '-g', '1', '-n', '300', '-c'],
+                    ['ibv_srq_pingpong', '-g', '2', '-n', '100', '-c'], ['ib_write_bw', '-x', '2', '-F', '-n', '500'])
         pairs = []
         for number in range(PAIRS):
             pairs.append(Ends(self.daemons, commands[number % len(commands)]))
@@ -91,8 +94,17 @@ class SeveralQueues:
         return self.daemons[1].show('ports')[0]['counters']['tx_roce_packets']
 
 
+    # These depend neither on queues nor on lcores.
+    if os.environ.get('ROCI_TEST_ALL') != 'yes':
+        test_programs = test_a_flood_is_harmless = test_link_state_follows_the_network_device = None
+        test_path_mtu_follows_the_network_device = test_frames_above_the_mtu_are_counted = None
+        test_nothing_is_sent_to_a_link_that_is_down = test_an_address_of_its_own_beside_the_kernel = None
+        test_the_mtu_is_limited_by_the_driver = test_mtu_is_limited_by_the_buffers = test_the_configured_mtu_is_set = None
+        test_a_second_daemon_in_the_same_place_is_warned = test_a_second_listener_is_refused = None
+
+
 class Shorter(SeveralQueues):
-    test_programs = None
+    test_programs = test_a_rate_holds_on_a_port = None
 
 
 class TapTest(SeveralQueues, ports.TapTest):
