@@ -33,13 +33,13 @@ FOLDER = '/tmp/programs'
 
 class Nic:
     """A NIC in the guest: QEMU's `model`, the `driver` that it is bound to, the `user` of the daemon, the number of 2 MiB huge
-    pages that it needs, the `cases` to run, the number of `queues` (the daemon has an lcore for each), and the `offloads` that
-    its port must have."""
+    pages that it needs, the `cases` to run and those for --all, the number of `queues` (the daemon has an lcore for each), and
+    the `offloads` that its port must have."""
 
     count = 0
 
-    def __init__(self, model, driver, user, huge_pages, cases, queues=1, offloads=('tx_udp_checksum', 'tx_tcp_checksum')):
-        self.model, self.driver, self.user, self.huge_pages, self.cases = model, driver, user, huge_pages, cases
+    def __init__(self, model, driver, user, huge_pages, cases, more=(), queues=1, offloads=('tx_udp_checksum', 'tx_tcp_checksum')):
+        self.model, self.driver, self.user, self.huge_pages, self.cases, self.more = model, driver, user, huge_pages, cases, more
         self.queues, self.offloads = queues, list(offloads)
         self.number = Nic.count
         Nic.count += 1
@@ -98,14 +98,13 @@ def parallel_cases():
     for family in ('v4', 'v6'):
         yield Case(f'rping -s -a {{address}} -p 18599 {own} & rping -s -a {{address}} {own} && wait $!',
                    f'sleep 3; rping -c -a {{peer}} -p 18599 {own} & rping -c -a {{peer}} {own} && wait $!', family, cm=True)
-    yield from few_cases()
 
 
 # The first is behind the IOMMU and needs neither root nor huge pages; the second is not, and needs both.
 NICS = (Nic('e1000e', 'vfio-pci', USER, 0, list(full_cases()),
             offloads=[f'{way}_{sum_}_checksum' for way in ('rx', 'tx') for sum_ in ('ipv4', 'udp', 'tcp')]),
         Nic(f'virtio-net-pci,host_mtu={MTU}', 'uio_pci_generic', 0, 160, list(few_cases())),
-        Nic(f'virtio-net-pci,host_mtu={MTU},mq=on,rss=on,vectors=6', 'uio_pci_generic', 0, 200, list(parallel_cases()), 2))
+        Nic(f'virtio-net-pci,host_mtu={MTU},mq=on,rss=on,vectors=6', 'uio_pci_generic', 0, 200, list(parallel_cases()), list(few_cases()), 2))
 
 
 class NicEnd:
@@ -236,7 +235,8 @@ def check_raw_packets(nic, roci, there, options):
 def plan(options):
     """The cases of each NIC, each with the ends that serve. By default the NICs and the host take turns to serve."""
     turns = itertools.cycle(('there', 'here'))
-    return {nic: [(case, ('there', 'here') if options.all else (next(turns),)) for case in nic.cases if options.only in case.name]
+    return {nic: [(case, ('there', 'here') if options.all else (next(turns),))
+                  for case in (*nic.cases, *(nic.more if options.all else ())) if options.only in case.name]
             for nic in NICS}
 
 
