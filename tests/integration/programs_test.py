@@ -21,7 +21,7 @@ def pingpong_cases():
     for devices in (ACROSS, BACK, SELF):
         yield devices, base
         yield devices, base + ['-c']
-    for options in (['-e'], ['-c', '-e'], ['-c', '-s', '1'], ['-c', '-s', '65537'], ['-n', '100000'],
+    for options in (['-e'], ['-c', '-e'], ['-c', '-s', '1'], ['-c', '-s', '65537'], ['-n', '20000'],
                     ['-c', '-s', '1000000', '-n', '200'], ['-r', '1'], ['-c', '-r', '2', '-s', '9000']):
         yield ACROSS, base + options
     for mtu in ('256', '512', '1024', '2048', '4096'):
@@ -48,8 +48,8 @@ def bandwidth_cases():
                 yield ACROSS, base + few + ['-m', mtu]
         yield ACROSS, base + few + ['-b']
         yield BACK, base + few + ['-b', '-q', '4']
-        yield ACROSS, base + few + ['-q', '16']
-        yield ACROSS, base + few + ['-q', '16', '-b']
+        yield ACROSS, base + ['-n', '200', '-q', '16']
+        yield ACROSS, base + ['-n', '200', '-q', '16', '-b']
         if program != 'ib_write_bw':  # its server has no completion to wait for, so it refuses the option
             yield ACROSS, base + few + ['-e']
         yield ACROSS, base + few + ['-t', '1']
