@@ -1,7 +1,9 @@
 // A context in several processes: children that continue to use inherited objects, and processes
 // that were passed a command descriptor (ibv_import_device, ibv_import_pd, ibv_import_mr,
 // ibv_import_dm). Checks all bytes.
+#include <malloc.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +11,10 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <vector>
 
+#include "tests/integration/verbs_datagram.h"
 #include "tests/integration/verbs_endpoint.h"
 
 namespace roci::testing {
@@ -130,6 +135,72 @@ TEST(VerbsFork, ChildOfAnImportedContextThatOutlivesItsOriginal) {
     WriteBetween(device, theirs, mine.address(), mine.rkey());
   });
   for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine.data()[i], PatternByte(2, i)) << i;
+}
+
+// A number of an address handle means something to its own session only.
+TEST(VerbsFork, ChildCannotSendByAnInheritedAddressHandle) {
+  OpenDevice device("roci0");
+  const GidChoice gid = FindGid(device, true);
+  DatagramEndpoint parents(device);
+  ibv_ah* inherited = parents.CreateAh(gid.gid, gid.index);
+  ASSERT_NE(inherited, nullptr) << strerror(errno);
+  InChild([&] {
+    DatagramEndpoint childs(device);
+    ibv_ah* own = childs.CreateAh(gid.gid, gid.index);
+    ASSERT_NE(own, nullptr) << strerror(errno);
+    EXPECT_EQ(childs.PostSend(inherited, childs.qp->qp_num, {}), EINVAL);
+    EXPECT_EQ(childs.PostSend(own, childs.qp->qp_num, {}), 0);
+    EXPECT_EQ(childs.Wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(ibv_destroy_ah(own), 0);
+  });
+  EXPECT_EQ(ibv_destroy_ah(inherited), 0);
+}
+
+// The first one before the child has a session of its own.
+TEST(VerbsFork, ChildDeregistersInheritedRegionsInAnyOrder) {
+  OpenDevice device("roci0");
+  std::vector<uint8_t> memory(3 * 4096);
+  ibv_mr* regions[3];
+  for (int i = 0; i < 3; ++i) {
+    regions[i] = ibv_reg_mr(device.pd, memory.data() + 4096 * i, 4096, IBV_ACCESS_LOCAL_WRITE);
+    ASSERT_NE(regions[i], nullptr);
+  }
+  InChild([&] {
+    const size_t bytes = malloc_usable_size(regions[1]);
+    EXPECT_EQ(ibv_dereg_mr(regions[1]), 0);
+    // The next block of this size is the one that was freed.
+    std::vector<std::unique_ptr<uint8_t[]>> blocks;
+    for (int i = 0; i < 8; ++i) {
+      blocks.push_back(std::make_unique<uint8_t[]>(bytes));
+      memset(blocks.back().get(), 0x5A, bytes);
+    }
+    ibv_port_attr port = {};
+    EXPECT_EQ(ibv_query_port(device.context, 1, &port), 0);  // opens the session
+    EXPECT_EQ(ibv_dereg_mr(regions[2]), 0);
+    EXPECT_EQ(ibv_dereg_mr(regions[0]), 0);
+    for (const auto& block : blocks) {
+      for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(block[i], 0x5A) << "written after it was freed";
+    }
+  });
+  for (ibv_mr* region : regions) EXPECT_EQ(ibv_dereg_mr(region), 0);
+}
+
+// A program that closes all its descriptors and opens files under their numbers.
+TEST(VerbsFork, ChildsFilesAreNotReplaced) {
+  OpenDevice device("roci0");
+  InChild([&] {
+    const int numbers[] = {device.context->async_fd, device.context->cmd_fd};
+    for (const int fd : numbers) close(fd);
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    for (const int fd : numbers) ASSERT_EQ(dup2(ends[0], fd), fd);
+    struct stat before, after;
+    ASSERT_EQ(fstat(device.context->async_fd, &before), 0);
+    ibv_port_attr port = {};
+    ibv_query_port(device.context, 1, &port);  // opens the session, if it can
+    ASSERT_EQ(fstat(device.context->async_fd, &after), 0);
+    EXPECT_EQ(after.st_ino, before.st_ino);
+  });
 }
 
 // Data that the owner of a context sends to another process.

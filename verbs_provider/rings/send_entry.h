@@ -51,6 +51,18 @@ inline std::byte* Payload(roci_abi_send_wqe* entry) {
   return reinterpret_cast<std::byte*>(entry) + sizeof(*entry);
 }
 
+/// Writes the address of a datagram. 0, or EINVAL: there is no address handle, or it is of another
+/// session, as a forked child's inherited ones are, where its number means another one.
+inline int PutAddress(const SendQueue& queue, const ibv_ah* ah, uint32_t remote_qpn,
+                      uint32_t remote_qkey, roci_abi_send_wqe* entry) {
+  if (ah == nullptr || reinterpret_cast<const AhHead*>(ah)->session != queue.session) [[unlikely]]
+    return EINVAL;
+  entry->u.ud.address_handle = ah->handle;
+  entry->u.ud.remote_qpn = remote_qpn;
+  entry->u.ud.remote_qkey = remote_qkey;
+  return 0;
+}
+
 /// Writes the window, the region and the range of a bind request. The program chooses the low 8
 /// bits of the new R_Key, which are those of `new_key`; the other bits identify the window (IBTA
 /// vol 1, 10.6.7.2.2 and 11.2.8.12). `mw.rkey` has the new key at once (ibv_bind_mw(3)); if the

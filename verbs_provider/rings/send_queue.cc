@@ -10,11 +10,7 @@ namespace {
 // The part of the entry that depends on the operation.
 int PutOperation(const SendQueue& queue, const ibv_send_wr& wr, roci_abi_send_wqe* entry) {
   if (queue.is_datagram) {
-    if (wr.wr.ud.ah == nullptr) return EINVAL;
-    entry->u.ud.address_handle = wr.wr.ud.ah->handle;
-    entry->u.ud.remote_qpn = wr.wr.ud.remote_qpn;
-    entry->u.ud.remote_qkey = wr.wr.ud.remote_qkey;
-    return 0;
+    return PutAddress(queue, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey, entry);
   }
   if (entry->opcode == IBV_WR_BIND_MW) [[unlikely]] {
     if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2) return EINVAL;

@@ -20,11 +20,20 @@ namespace roci::provider {
 /// `fills_checksums`: the daemon supports IBV_SEND_IP_CSUM.
 unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums);
 
+struct VerbsSession;
+
+/// What sending needs of an address handle.
+struct AhHead {
+  ibv_ah ah;              ///< first
+  VerbsSession* session;  ///< to which the handle belongs
+};
+
 struct SendQueue {
   // Fixed at creation.
   roci_abi_queue* shared = nullptr;
   std::byte* slots = nullptr;
   const MrKeys* keys = nullptr;
+  const VerbsSession* session = nullptr;  // of the QP
   Doorbells bells;
   uint32_t handle = 0;       // of the QP
   uint32_t mask = 0;         // slots - 1

@@ -260,7 +260,10 @@ int Begin(const char* socket_path, int socket_file, Handshake handshake, VerbsSe
     Dispose(session);
     return error;
   }
-  MapsReader::HoldFile();
+  {
+    const RegistrationLock lock;
+    MapsReader::HoldFile();
+  }
   AddSession(session);
   *opened = session;
   return 0;

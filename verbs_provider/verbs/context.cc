@@ -14,6 +14,7 @@
 #include "verbs_provider/base/generation.h"
 #include "verbs_provider/base/linked_list.h"
 #include "verbs_provider/base/process_lock.h"
+#include "verbs_provider/intercept/fd_registry.h"
 #include "verbs_provider/intercept/intercept.h"
 #include "verbs_provider/session/channel.h"
 #include "verbs_provider/verbs/objects.h"
@@ -228,9 +229,13 @@ verbs_context* ImportFromAnotherProcess(ibv_device* device, int cmd_fd) {
   return VerbsContextOf(context);
 }
 
-// Replaces the context's inherited asynchronous event descriptor by that of the child's session.
+// Replaces the context's inherited asynchronous event descriptor by that of the child's session,
+// unless the program has closed it: its number may be another file's now.
 void ReplaceAsyncFd(Context* context, const VerbsSession* session) {
   ibv_context& ibcontext = context->ibcontext;
+  if (LookUpFd(ibcontext.async_fd) != FdKind::kAsyncEvents || !IsSameFile(ibcontext.async_fd)) {
+    return;
+  }
   ForgetFd(ibcontext.async_fd);
   if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
     RegisterFd(ibcontext.async_fd, FdKind::kAsyncEvents, &ibcontext);

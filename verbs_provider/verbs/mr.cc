@@ -342,6 +342,10 @@ int DeregMr(verbs_mr* vmr) {
   VerbsSession* session = PresentSessionOf(vmr->ibv_mr.context);
   if (vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR) return EINVAL;  // ibv_unimport_mr frees it
   if (session->inherited()) {                                  // the parent has the registration
+    {
+      const RegistrationLock lock;
+      RemoveFromRegions(mr);
+    }
     FreeRegion(mr);
     return 0;
   }

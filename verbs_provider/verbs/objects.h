@@ -84,9 +84,7 @@ struct Dm {
 };
 
 // `in_daemon` holds a copy of the handle in `ah`, which the program can overwrite.
-struct Ah {
-  ibv_ah ah;              // first
-  VerbsSession* session;  // to which the handle belongs
+struct Ah : AhHead {
   AhKey key;
   ParkedAhs::Parked in_daemon;
 };

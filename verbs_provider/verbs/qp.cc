@@ -132,6 +132,7 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   if (sq.max_inline > room) return EPROTO;
   sq.auto_inline = std::min(qp->session->auto_inline, room);
   sq.keys = &qp->session->keys;
+  sq.session = qp->session;
   sq.may_restart = qp->session->may_restart;
   sq.opcodes = abi::SendOpcodesOf(type);
   sq.is_datagram = type == IBV_QPT_UD;

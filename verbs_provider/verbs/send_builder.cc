@@ -160,9 +160,7 @@ void SetDatagramAddress(ibv_qp_ex* qpx, ibv_ah* ah, uint32_t remote_qpn, uint32_
   Qp* qp = ToQp(qpx);
   roci_abi_send_wqe* entry = Current(qp);
   if (entry == nullptr) return;
-  entry->u.ud.address_handle = ah->handle;
-  entry->u.ud.remote_qpn = remote_qpn;
-  entry->u.ud.remote_qkey = remote_qkey;
+  NoteError(qp->builder, PutAddress(qp->sq, ah, remote_qpn, remote_qkey, entry));
 }
 
 void SetSharedReceiveQueue(ibv_qp_ex* qpx, uint32_t remote_srqn) {

@@ -81,10 +81,10 @@ TEST(SendQueue, WritesAtomics) {
 
 TEST(SendQueue, WritesDatagramAddresses) {
   FakeSendQueue fake(4, 128, IBV_QPT_UD);
-  ibv_ah ah = {};
-  ah.handle = 17;
+  AhHead ah = {};
+  ah.ah.handle = 17;
   ibv_send_wr wr = Request(IBV_WR_SEND, nullptr, 0);
-  wr.wr.ud.ah = &ah;
+  wr.wr.ud.ah = &ah.ah;
   wr.wr.ud.remote_qpn = 0xABCDEF;
   wr.wr.ud.remote_qkey = 0x11111111;
   ASSERT_EQ(Post(fake, wr), 0);
@@ -92,6 +92,10 @@ TEST(SendQueue, WritesDatagramAddresses) {
   EXPECT_EQ(fake.Entry(0).u.ud.remote_qpn, 0xABCDEFu);
   EXPECT_EQ(fake.Entry(0).u.ud.remote_qkey, 0x11111111u);
   wr.wr.ud.ah = nullptr;
+  EXPECT_EQ(Post(fake, wr), EINVAL);
+  int of_another;
+  ah.session = reinterpret_cast<VerbsSession*>(&of_another);
+  wr.wr.ud.ah = &ah.ah;
   EXPECT_EQ(Post(fake, wr), EINVAL);
 }
 
