@@ -13,7 +13,9 @@
 #include <atomic>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -363,6 +365,27 @@ TEST(CmApi, AClosedChannelIsNoDescriptorForItsThread) {
   client.reset();
   rdma_cm_event* event = nullptr;
   EXPECT_EQ(ErrorOf(rdma_get_cm_event(&closed, &event)), EBADF);
+}
+
+size_t CountDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// The usual way to stop a thread that waits for connections. The identifiers go with the channel.
+TEST(CmApi, AChannelWhoseWaiterWasCancelledIsClosed) {
+  constexpr uint16_t kPort = 7470;
+  size_t before = 0;
+  for (int round = 0; round < 2; ++round) {  // the first one opens what remains open
+    before = CountDescriptors();
+    EventChannel channel;
+    Id listener = channel.Listen(kNear, kPort);
+    { const Waiter waiter(channel.get()); }
+    static_cast<void>(listener.release());
+  }
+  EXPECT_EQ(CountDescriptors(), before);
+  EventChannel next;
+  next.Listen(kNear, kPort);
 }
 
 // errno of binding port 80 as a user with `capabilities`; -1: setup failed.

@@ -1,4 +1,5 @@
 // Registration: refusals, changes, kinds of memory, and fork.
+#include <pthread.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/integration/verbs_endpoint.h"
 
@@ -239,6 +241,70 @@ TEST(VerbsMemory, AtAnotherAddress) {
     memset(memory.data(), 0, memory.size());
     EXPECT_EQ(ibv_dereg_mr(mr), 0);
   }
+}
+
+// Pages are translated as a whole; Linux refuses this for every device.
+TEST(VerbsMemory, NotAtAnotherOffsetInThePage) {
+  OpenDevice device("roci0");
+  std::vector<uint8_t> memory(8192);
+  const auto start = reinterpret_cast<uintptr_t>(memory.data());
+  for (const int access : {0, int{IBV_ACCESS_ZERO_BASED}}) {
+    errno = 0;
+    EXPECT_EQ(ibv_reg_mr_iova(device.pd, memory.data(), 4096, start + 1, access), nullptr);
+    EXPECT_EQ(errno, EINVAL);
+  }
+}
+
+// A thread that is cancelled while it registers memory leaves no lock behind. Memory of a file is
+// described by calls at which it could be cancelled.
+TEST(VerbsMemory, RegistersOnAfterACancelledThread) {
+  OpenDevice device("roci0");
+  const int fd = memfd_create("shared", MFD_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(ftruncate(fd, 4096), 0);
+  void* shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  struct Work {
+    ibv_pd* pd;
+    void* memory;
+    ibv_mr* region = nullptr;
+  } work{device.pd, shared};
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    auto* mine = static_cast<Work*>(argument);
+    pthread_cancel(pthread_self());
+    mine->region = ibv_reg_mr(mine->pd, mine->memory, 4096, IBV_ACCESS_LOCAL_WRITE);
+    pthread_testcancel();
+    return mine;
+  };
+  ASSERT_EQ(pthread_create(&thread, nullptr, run, &work), 0);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  alarm(20);
+  {
+    Buffer buffer(device, 4096, 1);
+    EXPECT_NE(buffer.mr, nullptr);
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    EXPECT_EQ(waitpid(child, nullptr, 0), child);
+  }
+  alarm(0);
+  ASSERT_NE(work.region, nullptr) << "cancelled in ibv_reg_mr";
+  EXPECT_EQ(ibv_dereg_mr(work.region), 0);
+  munmap(shared, 4096);
+  close(fd);
+}
+
+TEST(VerbsMemory, RegionOfLengthZeroGetsWriteAccess) {
+  OpenDevice device("roci0");
+  uint8_t byte = 0;
+  ibv_mr* region = ibv_reg_mr(device.pd, &byte, 0, 0);
+  ASSERT_NE(region, nullptr);
+  EXPECT_EQ(
+      ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE),
+      0);
+  EXPECT_EQ(ibv_dereg_mr(region), 0);
 }
 
 TEST(VerbsMemory, SmallSendsFromAnIova) {

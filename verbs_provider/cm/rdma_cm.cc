@@ -6,6 +6,7 @@
 // types.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <rdma/rdma_user_cm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -347,13 +348,23 @@ ssize_t WriteTo(EventChannel* channel, int fd, const void* data, size_t size) {
   return static_cast<ssize_t>(size);
 }
 
+// As WriteTo. Releases the channel, also if the thread is cancelled while it waits for an event.
+// (Not inlined: the cleanup handler uses setjmp.)
+[[gnu::noinline]] ssize_t WriteAndRelease(EventChannel* channel, int fd, const void* data,
+                                          size_t size) {
+  ssize_t result = 0;
+  pthread_cleanup_push([](void* held) { Release(static_cast<EventChannel*>(held), false); },
+                       channel);
+  result = WriteTo(channel, fd, data, size);
+  pthread_cleanup_pop(1);
+  return result;
+}
+
 ssize_t Write(void* owner, int fd, const void* data, size_t size) {
   const KeepErrno keep_errno;
   EventChannel* channel = Hold(owner);
   if (channel == nullptr) return -EBADF;
-  const ssize_t result = WriteTo(channel, fd, data, size);
-  Release(channel, false);
-  return result;
+  return WriteAndRelease(channel, fd, data, size);
 }
 
 // Answers a GET_EVENT that lost a race with close. In programs such as rping, one thread

@@ -356,6 +356,7 @@ void NotifyDaemons() {
 // first. From then on the daemon reaches the existing regions by process_vm; later registrations
 // convert memory again.
 void BeforeFork() {
+  const NoCancellation no_cancellation;
   pthread_mutex_lock(&g_lock);
   const KeepErrno keep;
   if (g_state.registration_count == 0) return;
@@ -367,6 +368,7 @@ void BeforeFork() {
 void AfterForkInParent() { pthread_mutex_unlock(&g_lock); }
 
 void AfterForkInChild() {
+  const NoCancellation no_cancellation;
   const KeepErrno keep;
   // The file belongs to the parent. The child creates its own when it registers memory.
   if (FileIsOurs()) close(g_state.file);

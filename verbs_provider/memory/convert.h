@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "verbs_provider/base/no_cancellation.h"
 #include "verbs_provider/memory/app_memory.h"
 
 namespace roci::provider {
@@ -36,6 +37,9 @@ class RegistrationLock {
   ~RegistrationLock();
   RegistrationLock(const RegistrationLock&) = delete;
   RegistrationLock& operator=(const RegistrationLock&) = delete;
+
+ private:
+  const NoCancellation no_cancellation_;  // its holder makes calls that are cancellation points
 };
 
 /// The converted memory of one registration: stored in the region's Mr, released by ReleaseMemory.

@@ -1,5 +1,6 @@
 // Memory regions: registration, re-registration and deregistration, and import.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -91,6 +92,12 @@ bool MayCopyAtPost(const MemoryExtents& extents) {
   });
 }
 
+// As Linux requires of every device, because pages are translated as a whole.
+bool HaveSameOffset(uint64_t one, uint64_t other) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return ((one ^ other) & (page - 1)) == 0;
+}
+
 uint64_t IovaOf(uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 }
@@ -168,7 +175,9 @@ int Reregister(VerbsSession* session, Mr* mr, Mr wanted, uint32_t flags,
   // A new access right may require another kind of extent.
   const bool new_right = (writable && !NeedsWrite(mr->vmr.access)) ||
                          (wanted.vmr.access & ~mr->vmr.access & kAccessFlushPersistent) != 0;
-  const bool describe = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || new_right;
+  // A region of length 0 has no memory.
+  const bool describe =
+      (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 || (new_right && region.length != 0);
   roci_abi_rereg_mr_request request = {};
   request.handle = region.handle;
   request.flags = flags | (describe ? IBV_REREG_MR_CHANGE_TRANSLATION : 0);
@@ -211,6 +220,7 @@ int Reregister(VerbsSession* session, Mr* mr, Mr wanted, uint32_t flags,
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
   const int refusal = CheckAccess(access);
   if (refusal != 0) return Fail(refusal);
+  if (!HaveSameOffset(reinterpret_cast<uintptr_t>(address), iova)) return Fail(EINVAL);
   auto* mr = Allocate<Mr>();
   if (mr == nullptr) return nullptr;
   mr->vmr.mr_type = IBV_MR_TYPE_MR;
@@ -316,6 +326,7 @@ ibv_mr* RegDmMr(ibv_pd* pd, ibv_dm* dm, uint64_t offset, size_t length, unsigned
 ibv_mr* RegDmaBufferMr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                        int access) {
   if (fcntl(fd, F_GETFD) < 0) return Fail(EBADF);
+  if (!HaveSameOffset(offset, iova)) return Fail(EINVAL);
   roci_abi_reg_dma_buffer_mr_request request = {};
   request.pd = pd->handle;
   request.access = static_cast<uint32_t>(access);
