@@ -40,12 +40,13 @@ class DmaBuffers : public ::testing::Test {
     ASSERT_EQ(ioctl(buffer_.fd, DMA_BUF_IOCTL_SYNC, &sync), 0);
   }
   void Register(int access = kAll, uint64_t offset = 0, size_t length = kBytes) {
-    mr_ = ibv_reg_dmabuf_mr(DeviceOne().pd, offset, length, kIova, buffer_.fd, access);
+    mr_ = ibv_reg_dmabuf_mr(DeviceOne().pd, offset, length, kIova + offset % kPage, buffer_.fd,
+                            access);
     ASSERT_NE(mr_, nullptr) << strerror(errno);
   }
   int Refusal(uint64_t offset, size_t length, int access = kAll, int fd = -2) {
     errno = 0;
-    ibv_mr* mr = ibv_reg_dmabuf_mr(DeviceOne().pd, offset, length, kIova,
+    ibv_mr* mr = ibv_reg_dmabuf_mr(DeviceOne().pd, offset, length, kIova + offset % kPage,
                                    fd == -2 ? buffer_.fd : fd, access);
     EXPECT_EQ(mr, nullptr);
     if (mr != nullptr) ibv_dereg_mr(mr);
@@ -66,20 +67,21 @@ class DmaBuffers : public ::testing::Test {
 
 TEST_F(DmaBuffers, PeerWritesAndReads) {
   // The range does not start at a page boundary.
+  constexpr uint64_t kStart = kIova + 100;
   Register(kAll, 3 * kPage + 100, 20000);
   ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_WRITE, here_.Sge(0, 19000), IBV_SEND_SIGNALED,
-                                kIova + 1000, mr_->rkey),
+                                kStart + 1000, mr_->rkey),
             0);
   pair_.near.ExpectSuccess();
   EXPECT_EQ(memcmp(buffer_.data + 3 * kPage + 1100, here_.data(), 19000), 0);
   EXPECT_EQ(buffer_.data[3 * kPage + 1099], PatternByte(9, 3 * kPage + 1099));
-  ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_READ, here_.Sge(0, 20000), IBV_SEND_SIGNALED, kIova,
+  ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_READ, here_.Sge(0, 20000), IBV_SEND_SIGNALED, kStart,
                                 mr_->rkey),
             0);
   pair_.near.ExpectSuccess();
   EXPECT_EQ(memcmp(here_.data(), buffer_.data + 3 * kPage + 100, 20000), 0);
-  ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_READ, here_.Sge(0, 1), IBV_SEND_SIGNALED, kIova + 20000,
-                                mr_->rkey),
+  ASSERT_EQ(pair_.near.PostSend(IBV_WR_RDMA_READ, here_.Sge(0, 1), IBV_SEND_SIGNALED,
+                                kStart + 20000, mr_->rkey),
             0);
   EXPECT_EQ(pair_.near.Wait().status, IBV_WC_REM_ACCESS_ERR);
 }
