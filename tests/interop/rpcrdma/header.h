@@ -14,7 +14,7 @@ inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr size_t kFixedBytes = 16;
 // Fixed part and three empty lists.
 inline constexpr size_t kEmptyHeaderBytes = kFixedBytes + 12;
-// A sender that knows nothing of its peer sends no more inline (RFC 8166, section 3.3.2).
+// A sender that knows nothing of its peer sends no more inline (RFC 8166, section 3.3.3).
 inline constexpr size_t kDefaultInlineBytes = 1024;
 
 // RFC 8166, section 4.2.4. Msgp and Done are no longer supported (section 4.6).
@@ -68,7 +68,7 @@ struct HeaderLimits {
 // Why a header was rejected.
 enum class HeaderFault {
   kNone,
-  kShortFixedPart,      // not even the fixed part: no reply is possible
+  kShortFixedPart,      // not even the fixed part
   kOtherVersion,        // answered by ERR_VERS
   kUnknownProcedure,    // from here on: answered by ERR_CHUNK
   kWithdrawnProcedure,  // Msgp

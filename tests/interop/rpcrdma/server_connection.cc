@@ -96,7 +96,7 @@ void ServerConnection::CreateQueues() {
 }
 
 void ServerConnection::Accept(const rdma_conn_param& request, std::optional<PrivateData> peer) {
-  // A peer that says nothing receives 1 KiB (RFC 8166, section 3.3.2).
+  // A peer that says nothing receives 1 KiB (RFC 8166, section 3.3.3).
   if (peer) send_bytes_ = std::min(options_.inline_bytes, peer->receive_bytes);
   may_invalidate_ = peer && peer->remote_invalidation && device_.OffersSendWithInvalidate();
   may_read_ = request.initiator_depth > 0;
@@ -177,6 +177,11 @@ void ServerConnection::OnReceive(uint32_t slot, uint32_t bytes) {
 void ServerConnection::Begin(Call& call, uint32_t slot, uint32_t bytes) {
   call.receive = slot;
   const std::span<const std::byte> message = receives_->Slot(slot).first(bytes);
+  // Not even its XID can be trusted (RFC 8166, section 4.5).
+  if (message.size() < kEmptyHeaderBytes) {
+    counters_.short_messages.Add();
+    return Discard(call);
+  }
   size_t length = 0;
   const HeaderFault fault = DecodeHeader(message, limits_, call.header, length);
   if (fault != HeaderFault::kNone) return OnHeaderFault(call, fault);
@@ -193,7 +198,6 @@ void ServerConnection::Begin(Call& call, uint32_t slot, uint32_t bytes) {
 
 void ServerConnection::OnHeaderFault(Call& call, HeaderFault fault) {
   counters_.header_faults[static_cast<size_t>(fault)].Add();
-  if (fault == HeaderFault::kShortFixedPart) return Close(CloseReason::kNoReplyPossible);
   if (fault == HeaderFault::kOtherVersion) {
     counters_.version_errors.Add();
     return SendError(call, VersionError(call.header.xid, options_.credits));

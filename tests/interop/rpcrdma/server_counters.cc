@@ -20,8 +20,7 @@ void AddLines(std::string& text, const char* what, const std::array<Count, kCoun
 
 const char* Name(CloseReason reason) {
   static constexpr const char* kNames[kCloseReasons] = {
-      "peer disconnected", "work request failed",    "post failed",
-      "no reply possible", "dropped by the service", "idle",
+      "peer disconnected", "work request failed", "post failed", "dropped by the service", "idle",
       "stalled",           "server stopped",
   };
   return kNames[static_cast<size_t>(reason)];
@@ -43,6 +42,7 @@ std::string ServerCounters::Text() const {
       {"replies pulled up", &pulled_up},
       {"ERR_VERS sent", &version_errors},
       {"ERR_CHUNK sent", &chunk_errors},
+      {"messages shorter than a header", &short_messages},
       {"messages ignored", &ignored_messages},
       {"wrong XIDs", &wrong_xids},
       {"Read chunks of a peer that permits no READ", &unreadable_chunks},

@@ -17,13 +17,12 @@ enum class CloseReason {
   kPeerDisconnected,
   kWorkRequestFailed,  // a completion with an error: wrong key, dead peer, too long SEND
   kPostFailed,
-  kNoReplyPossible,  // less than the fixed part of a header
   kServiceDropped,
   kIdle,     // no call for long
   kStalled,  // work requests that do not complete: a peer without receives, or one that is gone
   kServerStopped,
 };
-inline constexpr size_t kCloseReasons = 8;
+inline constexpr size_t kCloseReasons = 7;
 const char* Name(CloseReason reason);
 
 class Count {
@@ -48,6 +47,7 @@ struct ServerCounters {
   Count invalidations;  // SENDs with invalidate
   Count pulled_up;      // replies copied together for want of scatter/gather elements
   Count version_errors, chunk_errors;  // RDMA_ERROR sent
+  Count short_messages;                // shorter than a header with empty lists: ignored
   Count ignored_messages;              // RDMA_DONE and RDMA_ERROR received
   Count wrong_xids;                    // header and message disagree
   Count unreadable_chunks;             // Read chunks of a peer that permits no RDMA READ
