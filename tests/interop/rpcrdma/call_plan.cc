@@ -115,7 +115,7 @@ class Assembly {
     Append(part);
   }
 
-  // A requester may leave out the round-up of a chunk (RFC 8166, section 3.4.5).
+  // A requester may leave out the round-up of a chunk (RFC 8166, section 3.4.5.2).
   void AppendRoundUp() {
     const size_t bytes = PaddedLength(plan_.length) - plan_.length;
     if (bytes == 0) return;

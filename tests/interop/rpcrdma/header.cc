@@ -185,7 +185,7 @@ HeaderFault DecodeHeader(std::span<const std::byte> message, const HeaderLimits&
       !reader.Read32(header.credits) || !reader.Read32(procedure)) {
     return HeaderFault::kShortFixedPart;
   }
-  // Only the first three words are the same in all versions (RFC 8166, section 4.2.2).
+  // Only the fixed part is the same in all versions (RFC 8166, section 4.2).
   if (header.version != kProtocolVersion) return HeaderFault::kOtherVersion;
   header.procedure = static_cast<Procedure>(procedure);
   const HeaderFault fault = DecodeBody(reader, limits, header);

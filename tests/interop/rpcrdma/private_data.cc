@@ -36,7 +36,7 @@ std::optional<PrivateData> DecodePrivateData(std::span<const std::byte> bytes) {
       bytes[4] != kFormatVersion) {
     return std::nullopt;
   }
-  // Reserved flags are ignored (RFC 8797, section 4.1).
+  // Reserved flags are ignored (RFC 8797, section 4).
   return PrivateData{.remote_invalidation = (bytes[5] & kRemoteInvalidation) != std::byte{0},
                      .send_bytes = DecodeSize(bytes[6]),
                      .receive_bytes = DecodeSize(bytes[7])};

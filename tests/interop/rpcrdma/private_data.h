@@ -11,7 +11,7 @@
 namespace rpcrdma {
 
 inline constexpr size_t kPrivateDataBytes = 8;
-// One byte counts KiB less one (RFC 8797, section 4.1).
+// One byte counts KiB less one (RFC 8797, section 4.2).
 inline constexpr size_t kMostInlineBytes = 256 * 1024;
 
 struct PrivateData {

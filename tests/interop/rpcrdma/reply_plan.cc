@@ -42,7 +42,7 @@ class ChunkFiller {
 };
 
 // The Write list of the reply: the first chunk takes the data; the others stay unused, with
-// lengths of zero (RFC 8166, section 3.4.6). An empty chunk asks for inline data.
+// lengths of zero (RFC 8166, section 4.3.2.2). An empty chunk asks for inline data (4.3.2.3).
 // True: `bulk` is placed by writes.
 bool PlaceBulk(const Header& call, const Range& bulk, ReplyPlan& plan) {
   plan.header.writes.resize(call.writes.size());
@@ -57,7 +57,7 @@ void AddRange(std::vector<Range>& ranges, size_t begin, size_t end) {
   if (begin < end) ranges.push_back({begin, end - begin});
 }
 
-// The message without what was placed directly and its round-up (RFC 8166, section 3.4.6).
+// The message without what was placed directly and its round-up (RFC 8166, section 3.4.4.4).
 std::vector<Range> Reduced(size_t message_bytes, const Range& bulk, bool placed) {
   std::vector<Range> ranges;
   const size_t behind = placed ? bulk.offset + PaddedLength(bulk.length) : 0;

@@ -9,7 +9,7 @@ namespace rpcrdma {
 
 struct ServerOptions {
   std::string address = "0.0.0.0";  // numeric, IPv4 or IPv6; the wildcards mean all devices
-  uint16_t port = 20049;            // RFC 5667's for NFS; 0: any free one
+  uint16_t port = 20049;            // that of NFS (RFC 8267, section 4.2); 0: any free one
   uint32_t credits = 64;            // calls of one connection at a time
   size_t inline_bytes = 4096;       // longest SEND in each direction, a multiple of 1 KiB
   size_t message_bytes = (1 << 20) + (16 << 10);  // longest call or reply

@@ -11,7 +11,7 @@
 
 namespace rpcrdma {
 
-// In the range for private use (RFC 5531, section 13.1).
+// In the transient block (RFC 5531, section 13.3.3).
 inline constexpr uint32_t kTestProgram = 0x40'00'81'66;
 inline constexpr uint32_t kTestVersion = 1;
 inline constexpr uint32_t kMostTestBytes = 1 << 20;

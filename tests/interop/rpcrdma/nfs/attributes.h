@@ -1,4 +1,4 @@
-// Attributes of files (RFC 1813, 2.5 and 2.6): from the kernel to XDR, and back.
+// Attributes of files (fattr3, sattr3 and wcc_data of RFC 1813): from the kernel to XDR, and back.
 #pragma once
 
 #include <nfs3.h>
@@ -13,8 +13,8 @@ Time TimeOf(const struct statx_timestamp& from);
 // Attributes for replies (post_op_attr). PostOf() reads them anew.
 PostAttributes Present(const Attributes& attributes);
 PostAttributes PostOf(const Node& node, uint64_t file_system);
-// Weak cache consistency data (RFC 1813, 2.6): the attributes of when `node` was opened, and the
-// present ones. For a node that could not be opened: neither.
+// Weak cache consistency data (wcc_data of RFC 1813): the attributes of when `node` was opened, and
+// the present ones. For a node that could not be opened: neither.
 WccData WccOf(const Node& node, uint64_t file_system);
 
 // Sets the attributes that are to be set.

@@ -1,4 +1,4 @@
-// File handles (RFC 1813, 2.3.3): which file, and a code that only this server can make.
+// File handles (nfs_fh3 of RFC 1813): which file, and a code that only this server can make.
 #pragma once
 
 #include <array>
