@@ -17,6 +17,7 @@ SocketAddress::SocketAddress(const std::string& ip, uint16_t port) {
     throw std::invalid_argument("\"" + ip + "\" is not a numeric address: " + gai_strerror(error));
   }
   std::memcpy(&storage_, found->ai_addr, found->ai_addrlen);
+  length_ = found->ai_addrlen;
   freeaddrinfo(found);
 }
 

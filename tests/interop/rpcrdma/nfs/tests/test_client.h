@@ -11,38 +11,12 @@
 #include <vector>
 
 #include "tests/interop/rpcrdma/nfs/file_handle.h"
+#include "tests/interop/rpcrdma/nfs/nfs_numbers.h"
 #include "tests/interop/rpcrdma/nfs/nfs_service.h"
 #include "tests/interop/rpcrdma/nfs/status.h"
 #include "tests/interop/rpcrdma/nfs/xdr_message.h"
 
 namespace rpcrdma {
-
-// The procedures of NFS version 3.
-enum class Nfs : uint32_t {
-  kNull,
-  kGetattr,
-  kSetattr,
-  kLookup,
-  kAccess,
-  kReadlink,
-  kRead,
-  kWrite,
-  kCreate,
-  kMkdir,
-  kSymlink,
-  kMknod,
-  kRemove,
-  kRmdir,
-  kRename,
-  kLink,
-  kReaddir,
-  kReaddirplus,
-  kFsstat,
-  kFsinfo,
-  kPathconf,
-  kCommit,
-};
-inline constexpr uint32_t kNfsProcedures = 22;
 
 // The head of a call. `credential`: the body of an AUTH_SYS credential; empty: AUTH_NONE.
 struct CallHead {

@@ -1,0 +1,112 @@
+// The NFS client and a server of the environment: 16 jobs on one connection write and read back
+// blocks, for NFS_ROUNDS rounds, also while the connection is lost and made again.
+#include <cstdlib>
+#include <random>
+
+#include "tests/interop/rpcrdma/nfs/tests/remote_server.h"
+
+namespace rpcrdma {
+namespace {
+
+constexpr uint32_t kJobs = 16, kMostBlockBytes = 128 << 10, kBlocks = 8;
+
+// A file whose blocks are written and read back in turn, in random places and lengths.
+class Job {
+ public:
+  Job(RemoteServer* server, uint32_t number, uint32_t rounds)
+      : client_(&server->client()),
+        nfs_(client_, kMostBlockBytes, kCallLimit_ms),
+        path_(server->path() + "/job " + std::to_string(number)),
+        file_(server->MakeFile("job " + std::to_string(number))),
+        content_(size_t{kBlocks} * kMostBlockBytes),
+        random_(number),
+        left_(rounds) {}
+
+  // Goes on with the calls as far as possible. False: all rounds are done.
+  bool Step() {
+    if (nfs_.request().status() == CallStatus::kPending) return true;
+    if (phase_ == Phase::kReading) EndRound();
+    if (phase_ == Phase::kIdle && left_ == 0) return false;
+    if (phase_ == Phase::kIdle) Choose();
+    phase_ == Phase::kWriting ? BeginReading() : BeginWriting();
+    return true;
+  }
+  void Keep() const { rpcrdma::Keep(path_, std::span(content_).first(size_)); }
+  uint64_t bad_rounds() const { return bad_rounds_; }
+
+ private:
+  enum class Phase { kIdle, kWriting, kReading };
+
+  void Choose() {
+    offset_ = random_() % (content_.size() - kMostBlockBytes);
+    data_ = Pattern(random_() % kMostBlockBytes, static_cast<uint32_t>(random_()));
+  }
+  void BeginWriting() {
+    nfs_.PrepareWrite(file_, offset_, data_, NFS3_UNSTABLE);
+    if (client_->Send(nfs_.request()) == SendResult::kSent) phase_ = Phase::kWriting;
+  }
+  void BeginReading() {
+    if (!written_) {
+      WriteOk result{};
+      bad_ |= nfs_.FinishWrite(&result) != Status::kOk || result.count != data_.size();
+      std::copy(data_.begin(), data_.end(), content_.begin() + static_cast<ptrdiff_t>(offset_));
+      size_ = std::max(size_, offset_ + data_.size());
+      written_ = true;
+    }
+    nfs_.PrepareRead(file_, offset_, static_cast<uint32_t>(data_.size()));
+    if (client_->Send(nfs_.request()) == SendResult::kSent) phase_ = Phase::kReading;
+  }
+  void EndRound() {
+    ReadResult got;
+    bad_ |= nfs_.FinishRead(&got) != Status::kOk ||
+            !std::equal(got.data.begin(), got.data.end(), data_.begin(), data_.end());
+    bad_rounds_ += bad_;
+    bad_ = written_ = false;
+    phase_ = Phase::kIdle;
+    --left_;
+  }
+
+  Client* const client_;
+  NfsClient nfs_;
+  const std::string path_;
+  const RemoteHandle file_;
+  std::vector<std::byte> content_;  // as the server should have it
+  size_t size_ = 0;
+  std::mt19937 random_;
+  uint32_t left_;
+  Phase phase_ = Phase::kIdle;
+  size_t offset_ = 0;
+  std::vector<std::byte> data_;  // of the present round
+  bool written_ = false, bad_ = false;
+  uint64_t bad_rounds_ = 0;
+};
+
+TEST(RemoteLoad, BlocksAreReadBack) {
+  const char* rounds = std::getenv("NFS_ROUNDS");
+  RemoteServer server;
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (uint32_t i = 0; i < kJobs; ++i) {
+    jobs.push_back(std::make_unique<Job>(
+        &server, i, rounds == nullptr ? 10 : static_cast<uint32_t>(std::atoi(rounds))));
+  }
+  std::printf("load begins\n");
+  std::fflush(stdout);
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (const auto& job : jobs) goes_on |= job->Step();
+    if (goes_on) server.client().Progress(1000);
+  }
+  for (const auto& job : jobs) {
+    EXPECT_EQ(job->bad_rounds(), 0u);
+    job->Keep();
+  }
+  const ClientCounters& counters = server.client().counters();
+  EXPECT_EQ(counters.bad_replies + counters.remote_errors, 0u);
+  std::printf("%llu calls, %llu resent, %llu connections\n",
+              static_cast<unsigned long long>(counters.replies),
+              static_cast<unsigned long long>(counters.resent),
+              static_cast<unsigned long long>(counters.connections));
+}
+
+}  // namespace
+}  // namespace rpcrdma
