@@ -13,7 +13,7 @@ PATH=$PATH:/usr/sbin:/sbin  # an ordinary user's lacks them; depmod and modprobe
 modules=(virtio_pci virtio_net virtio_blk virtio_rng 9p 9pnet_virtio crc32_generic crc32_pclmul ext4 rdma_rxe rdma_ucm ib_umad vgem
   vfio_iommu_type1 vfio-pci uio_pci_generic)
 # Those that few tests need: loaded by guests whose kernel's command line has modules=NAME.
-declare -A more_modules=([nfs]='nfs nfsv3 rpcrdma')
+declare -A more_modules=([nfs]='nfs nfsv3 rpcrdma nfsd')
 
 unavailable() { printf 'make_guest: %s\n' "$*" >&2; exit 77; }
 for program in qemu-system-x86_64 busybox cpio depmod modprobe dpkg-deb; do

@@ -57,6 +57,9 @@ TEST_P(RemoteData, IsReadBackInOneCall) {
     Keep(server_.path() + "/" + name, data);
   }
   EXPECT_EQ(server_.client().counters().connections, 1u);
+  const bool windows = std::get<0>(GetParam()) == Registration::kWindows;
+  EXPECT_EQ(server_.client().counters().remote_invalidations > 0, windows)
+      << "of keys that the server invalidates by its replies";
 }
 
 TEST_P(RemoteData, ReadsOfPartsAndBeyondTheEnd) {
