@@ -186,8 +186,8 @@ HeaderFault DecodeHeader(std::span<const std::byte> message, const HeaderLimits&
     return HeaderFault::kShortFixedPart;
   }
   // Only the fixed part is the same in all versions (RFC 8166, section 4.2).
-  if (header.version != kProtocolVersion) return HeaderFault::kOtherVersion;
   header.procedure = static_cast<Procedure>(procedure);
+  if (header.version != kProtocolVersion) return HeaderFault::kOtherVersion;
   const HeaderFault fault = DecodeBody(reader, limits, header);
   length = reader.position();
   return fault;

@@ -84,7 +84,7 @@ inline constexpr size_t kHeaderFaults = 12;
 const char* Name(HeaderFault fault);
 
 // Decodes the header at the front of a received message. `length` is its length in bytes; the
-// payload follows. If the fault is not kShortFixedPart, XID, version and credits are valid.
+// payload follows. If the fault is not kShortFixedPart, the fixed part is valid.
 HeaderFault DecodeHeader(std::span<const std::byte> message, const HeaderLimits& limits,
                          Header& header, size_t& length);
 

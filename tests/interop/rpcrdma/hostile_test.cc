@@ -266,6 +266,15 @@ TEST_F(HostileClient, ProceduresBeyondTheRfc) {
   EXPECT_EQ(Rejected(HeaderFault::kUnknownProcedure), 1u);
 }
 
+TEST_F(HostileClient, ErrorsOfOtherVersionsAreIgnored) {
+  for (const uint32_t version : {0u, 2u}) {
+    ASSERT_EQ(peer_->Send(Words({kXid, version, 8, 4, 1, 2, 2})), IBV_WC_SUCCESS);
+  }
+  ExpectNullCallWorks();
+  EXPECT_EQ(served_.counters().version_errors.value(), 0u);
+  EXPECT_EQ(Rejected(HeaderFault::kOtherVersion), 2u);
+}
+
 // They get no answer, and their receive buffers are posted again.
 TEST_F(HostileClient, ErrorsAndDonesAreIgnored) {
   for (int i = 0; i < 100; ++i) {

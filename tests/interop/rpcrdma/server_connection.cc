@@ -198,12 +198,12 @@ void ServerConnection::Begin(Call& call, uint32_t slot, uint32_t bytes) {
 
 void ServerConnection::OnHeaderFault(Call& call, HeaderFault fault) {
   counters_.header_faults[static_cast<size_t>(fault)].Add();
+  // An error is never answered by an error.
+  if (call.header.procedure == Procedure::kError) return Discard(call);
   if (fault == HeaderFault::kOtherVersion) {
     counters_.version_errors.Add();
     return SendError(call, VersionError(call.header.xid, options_.credits));
   }
-  // An error is never answered by an error.
-  if (call.header.procedure == Procedure::kError) return Discard(call);
   SendError(call, ChunkError(call.header.xid, options_.credits));
 }
 
