@@ -175,7 +175,8 @@ def cases(everything):
 
 
 class Calls(typing.NamedTuple):
-    """Tests of our client against the guest's server. `keeps`: they leave files. `meanwhile` as in Work, when the load begins."""
+    """Tests of our client against the guest's server. `keeps`: they leave files. `captured`: tshark
+    reads the frames. `meanwhile` as in Work, when the load begins."""
     name: str
     tests: str
     family: str = 'v4'
@@ -183,6 +184,7 @@ class Calls(typing.NamedTuple):
     impair: tuple = ()
     rounds: int = 10
     keeps: bool = True
+    captured: bool = False
     meanwhile: str = ''
 
     @property
@@ -190,7 +192,7 @@ class Calls(typing.NamedTuple):
         return f'to the guest by {self.family}{where(self.link, self.impair)}: {self.name}'
 
 
-NAMES = Calls('names, attributes, links, listings', 'RemoteNames*:RemoteAttributes*:RemoteListing*:RemoteFileSystem*', keeps=False)
+NAMES = Calls('names, attributes, links, listings', 'RemoteNames*:RemoteAttributes*:RemoteListing*:RemoteFileSystem*', keeps=False, captured=True)
 DATA = Calls('data of 0 bytes to 1 MiB by every kind of chunk is the same on both sides', '*RemoteData*:RemoteFile.*')
 LOAD = Calls('16 jobs on one connection', 'RemoteLoad*')
 KILLED = 'our client is killed under load, and nothing of it is left'
@@ -200,8 +202,8 @@ def calls(everything):
     if not everything:
         return [NAMES, DATA._replace(tests='*RemoteData*/0:*RemoteData*/1:*RemoteData*/3:RemoteFile.*'), LOAD]
     each = (NAMES, DATA, LOAD)
-    return [*each, *(one._replace(family='v6') for one in each), *(one._replace(link=NFS_LINKS[1]) for one in each),
+    return [*each, *(one._replace(family='v6') for one in each), *(one._replace(link=NFS_LINKS[1], captured=False) for one in each),
             *(one._replace(impair=words) for words in EACH_IMPAIRMENT for one in (DATA, LOAD)),
-            *(one._replace(impair=ALL_IMPAIRMENTS, family='v6', link=NFS_LINKS[1]) for one in each),
+            *(one._replace(impair=ALL_IMPAIRMENTS, family='v6', link=NFS_LINKS[1], captured=False) for one in each),
             LOAD._replace(name='the server ends and starts again under load', rounds=150, meanwhile='restart_kernel_server'),
             LOAD._replace(name='the link is down for 10 s under load', rounds=150, meanwhile='cut_link')]
