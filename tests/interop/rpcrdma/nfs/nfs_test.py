@@ -36,6 +36,7 @@ from pairs import IMPAIRED, Report, ended  # pylint: disable=wrong-import-positi
 
 WORK_LIMIT_S = 400
 CUT_S = 10
+KERNEL_RESTARTS = 4
 SUM = re.compile(r'^([0-9a-f]{64})  (\S.*)$', re.M)
 READ_BY_TSHARK = 'tshark reads the frames, and none is malformed'
 # Replies to READLINK, READDIR and READDIRPLUS: tshark 4.0 cannot put them together if the server has placed a part by RDMA WRITE.
@@ -204,8 +205,10 @@ class Run:
         self.server.start()
 
     def restart_kernel_server(self):
-        self.kernel_server.stop()
-        self.kernel_server.start()
+        for _ in range(KERNEL_RESTARTS):
+            self.kernel_server.stop()
+            self.kernel_server.start()
+            time.sleep(2)
 
     def cut_link(self):
         subprocess.run(self.command('link', 'down', self.roci.device), check=True, capture_output=True, timeout=LIMIT_S)
