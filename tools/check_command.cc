@@ -52,7 +52,9 @@ capture shows that it lacks frames of the queue pair, says so in its statistics,
 
 Queue pairs are matched by the messages of the connection manager, or by the PSNs of responses.
 Without a match (one direction only, or several candidates) each direction is judged alone. RoCEv1
-and packets in undecoded headers are counted. Of cut frames the headers are judged, not the ICRC.
+and packets in undecoded headers are counted. Of cut frames the headers are judged, not the ICRC. A
+frame that an adapter sent to itself is judged once, if the capture says which frames were sent
+(pcapng).
 
 --summary prints for each direction of a queue pair: packets, payload bytes, messages; PSNs that were
 missing at first, packets sent again, copies made by the network, damaged packets; NAKs, and what
@@ -61,7 +63,7 @@ from the last progress to a retransmission without a NAK; CNPs; payload over tim
 more.
 
 With --json each file is one JSON object: file, error (null, or why the file ends early), frames, roce,
-findings, counts (by rule, of all findings: sure and unsure), and with --summary queue_pairs and cnps.
+dropped, own_copies (of frames that an adapter sent to itself), findings, counts (by rule, of all findings: sure and unsure), and with --summary queue_pairs and cnps.
 
 Exit status: 0 if no certain violation was found; 1 if there is one; 2 for wrong usage, for a file that
 cannot be read or is no capture, for a file that is damaged or cut off (what it has is judged), and if
@@ -137,6 +139,7 @@ void PrintJson(const std::string& path, const Judge& judge, const FileResult& re
               {"frames", judge.totals().frames},
               {"roce", judge.totals().roce},
               {"dropped", judge.totals().dropped},
+              {"own_copies", judge.totals().own_copies},
               {"findings", Json::array()},
               {"counts", CountsJson(judge.findings())}};
   for (const Finding& finding : judge.findings().list()) {
@@ -182,6 +185,7 @@ void PrintTotals(const std::string& path, const Judge& judge) {
   print(totals.hidden, "in headers that are not decoded");
   print(totals.unfollowed, "of too many flows");
   print(totals.dropped, "that the capture lacks");
+  print(totals.own_copies, "that the adapter received from itself");
   std::fputc('\n', stderr);
 }
 

@@ -164,6 +164,21 @@ class OwnTrafficTest(unittest.TestCase):
         self.assertEqual(len(pairs), 2)
         self.assertTrue(all(pair['src_qpn'] for pair in pairs))
 
+    def test_a_device_that_talks_to_itself_breaks_no_rule(self):
+        def run():
+            server = self.daemon.start('rping', '-s', '-a', '10.99.0.1', '-C', '20')
+            self.addCleanup(server.communicate)
+            self.addCleanup(server.kill)
+            self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
+            client = self.daemon.start('rping', '-c', '-a', '10.99.0.1', '-C', '20')
+            self.addCleanup(client.kill)
+            output, _ = client.communicate(timeout=LIMIT_S)
+            self.assertIn(client.returncode, (0, 255), output)
+
+        result = self.expect_clean(run, 200)
+        self.assertGreater(result['own_copies'], 100)
+        self.assertTrue(all(pair['repeated'] == 0 for pair in result['queue_pairs']), result['queue_pairs'])
+
     def with_fault(self, *fault, command=('ib_send_bw', '-m', '1024', '-s', '3000', '-n', '200'), device='roci1', at='roci0'):
         """The rules that a capture of the server's device names, with a fault at the client's (or as `device` says)."""
         self.roci('fault', 'add', device, *fault)

@@ -131,6 +131,10 @@ void Judge::Add(const CaptureRecord& record) {
     return;
   }
   ++totals_.roce;
+  if (own_copies_.IsCopy(record, frame_.interface)) {
+    ++totals_.own_copies;
+    return;
+  }
   if (frame_.kind == SeenKind::kMalformed) {
     TakeMalformed();
     return;

@@ -11,6 +11,7 @@
 #include "tools/judge/congestion.h"
 #include "tools/judge/findings.h"
 #include "tools/judge/flow_table.h"
+#include "tools/judge/own_copies.h"
 #include "tools/judge/seen_frame.h"
 
 namespace roci::tools::judge {
@@ -24,6 +25,7 @@ struct JudgeTotals {
   uint64_t unchecked = 0;   // cut within the payload: the ICRC is not checked
   uint64_t unfollowed = 0;  // of flows beyond the limit
   uint64_t dropped = 0;     // which the capture lacks by its own account
+  uint64_t own_copies = 0;  // received by the adapter that sent them: judged as sent
 };
 
 class Judge {
@@ -55,6 +57,7 @@ class Judge {
   Findings findings_;
   Reporter out_;
   FlowTable flows_;
+  OwnCopies own_copies_;
   CmMessages cm_;
   CongestionWatch congestion_;
   JudgeTotals totals_;

@@ -18,6 +18,7 @@ using roce::Opcode;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 void GoodTalk(Talk& talk) {
   talk.Request(Opcode::kRcSendFirst, 0xFFFFFE, 1024, false);
@@ -267,6 +268,69 @@ TEST(Judge, MeasuresCnpsAndNoticesASenderThatIgnoresThem) {
   ASSERT_EQ(judge.congestion().ports().size(), 1u);
   EXPECT_EQ(judge.congestion().ports().begin()->second.count, 40u);
   EXPECT_EQ(judge.congestion().pairs().begin()->second.least_ns, 1'000'000u);
+}
+
+// ---- Directions ----
+
+// Each frame twice, as an adapter that talks to itself sees it; `directions`: as the capture says.
+std::vector<std::string> NamesOfTwice(Frames& frames, Direction first, Direction second,
+                                      Judge& judge) {
+  uint64_t number = 0;
+  for (Captured& frame : frames) {
+    for (const Direction direction : {first, second}) {
+      judge.Add({.number = ++number,
+                 .link_type = kLinkTypeEthernet,
+                 .has_time = true,
+                 .seconds = 1,
+                 .nanoseconds = static_cast<uint32_t>(number * 1000),
+                 .direction = direction,
+                 .original_length = frame.original_length,
+                 .bytes = frame.bytes});
+    }
+  }
+  judge.Finish();
+  return NamesOf(judge);
+}
+
+TEST(Judge, JudgesAFrameThatAnAdapterSendsToItselfOnce) {
+  Talk talk;
+  GoodTalk(talk);
+  Judge judge;
+  EXPECT_THAT(NamesOfTwice(talk.frames(), Direction::kOut, Direction::kIn, judge), IsEmpty());
+  EXPECT_EQ(judge.totals().own_copies, 10u);
+  EXPECT_EQ(judge.totals().roce, 20u);
+  EXPECT_EQ(judge.flows().flows().front().totals.messages, 3u);
+  // Received twice, a frame has been repeated by the peer or by the network.
+  Judge received;
+  EXPECT_THAT(NamesOfTwice(talk.frames(), Direction::kIn, Direction::kIn, received),
+              Not(IsEmpty()));
+  EXPECT_EQ(received.totals().own_copies, 0u);
+  // Without directions nothing says that it is a copy.
+  Judge unknown;
+  EXPECT_THAT(NamesOfTwice(talk.frames(), Direction::kUnknown, Direction::kUnknown, unknown),
+              Not(IsEmpty()));
+}
+
+TEST(Judge, KeepsApartWhatOthersSend) {
+  Talk talk;
+  GoodTalk(talk);
+  Captured& answer = talk.frames()[3];
+  OwnCopies copies;
+  const auto is_copy = [&](Captured& frame, Direction direction, uint32_t interface = 0) {
+    return copies.IsCopy({.interface = interface,
+                          .link_type = kLinkTypeEthernet,
+                          .direction = direction,
+                          .bytes = frame.bytes},
+                         interface);
+  };
+  answer.bytes[6] = std::byte{2};  // another source address
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn)) << "not sent before";
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kOut));
+  EXPECT_FALSE(is_copy(answer, Direction::kIn));
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn, 1)) << "another interface";
+  EXPECT_TRUE(is_copy(talk.frames()[0], Direction::kIn));
+  talk.frames()[0].bytes.resize(10);
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn));
 }
 
 // ---- Bounds ----
