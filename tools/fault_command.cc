@@ -1,16 +1,22 @@
 // roci fault add|list|del: exact faults of packets, completions and verbs calls
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "control/device/call_faults.h"
 #include "dataplane/types/fault_settings.h"
 #include "roce/types.h"
 #include "roce/work.h"
 #include "tools/commands.h"
+#include "tools/decode/capture_file.h"
+#include "tools/decode/gunzip.h"
 #include "tools/link/selection.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
@@ -21,12 +27,16 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kManual[] =
-    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV. With --completion, work requests
-complete with an error; with --verb, calls of programs fail or take longer. All conditions must hold.
+    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV, or injects others. With --completion,
+it is completions that change; with --verb, calls of programs fail or take longer. All conditions must hold.
 
 Which packets:
   --direction  out (default) or in
-  --qp         of these queue pairs (as destination, or as source of a datagram), and of their peers
+  --qp         of these queue pairs: as destination, as sender, or as source of a datagram
+  --program    of queue pairs of programs with this name (as in ps -o comm), or of this process number
+  --created    of the N-th queue pair that is created on the device from now on (with --program: by this
+               program)
+  --peer       of this address at the other end: 10.99.0.2
   --opcode     with these opcodes: RC_SEND_ONLY, '*READ_REQUEST', 0x11
   --cm         messages of the connection manager: req, mra, rej, rep, rtu, dreq, drep, sidr_req, sidr_rep,
                lap, apr
@@ -38,12 +48,15 @@ Which completions, of those that succeed:
   --completion of this opcode (enum ibv_wc_opcode): send, rdma_write, rdma_read, comp_swap, fetch_add, bind_mw,
                local_inv, atomic_write, flush, recv, recv_rdma_with_imm, or a pattern: '*'. Unsignaled work
                requests have none
-  --qp         of these queue pairs
+  --qp, --program, --created  of these queue pairs
+  With --lose-event, of those that would raise a completion event
 
 Which calls:
   --verb       of this name in libibverbs, without ibv_: reg_mr, 'create_*'. Not those that need no daemon
-               (posting, polling, create_ah). Work queues count as queue pairs: create_qp, ...
-  --program    of programs with this name (as in ps -o comm)
+               (posting, polling, create_ah). Work queues count as queue pairs: create_qp, ... Of librdmacm:
+               rdma_resolve_addr, rdma_resolve_route, rdma_connect, rdma_accept, rdma_reject, rdma_disconnect,
+               rdma_join_multicast, and patterns that begin with rdma_
+  --program    of programs with this name, or of this process number
 
 When (of the packets or calls for which all of this holds):
   --after      from this time after the command on;  --for: only for this long
@@ -64,21 +77,37 @@ What to do with packets (several at once, except with --drop):
                the BTH on), icrc:31
   --icrc       fix: computes the ICRC again, keep: leaves the old one. Default: fix with --set, keep
                with --flip alone
+  --inject     puts a frame in front of it: cnp, nak_psn, nak_invalid, nak_access, nak_operational or rnr_nak
+               to the requester (beside a response, or back to the sender of a request); stale: the first
+               packet that matched, again; with --cm rep, dreq: the other end seems to disconnect
+  --replay     puts frame N of a capture in front of it, as it is: FILE:N (N from 1)
+  --reject     with --cm req, rep or sidr_req: drops the message and answers with REJ (SIDR_REP) of this
+               reason: a number, or as in Linux (enum ib_cm_rej_reason): no_qp, no_resources, timeout,
+               stale_conn, invalid_service_id, consumer_defined, ...
+  With --inject and --replay, --set, --flip and --ecn change the injected frame instead, and --drop replaces
+  the packet by it
 
 What to do with completions:
   --status     they report this (enum ibv_wc_status): loc_len_err, loc_qp_op_err, loc_prot_err, wr_flush_err,
                mw_bind_err, bad_resp_err, loc_access_err, rem_inv_req_err, rem_access_err, rem_op_err,
                retry_exc_err, rnr_retry_exc_err, rem_abort_err, fatal_err, resp_timeout_err, general_err. Their
                queue pair goes to ERR
+  --vendor-error  with --status: their vendor_err, instead of the number of the status
+  --delay      programs see them so much later, and with them what is behind them in the completion queue
+  --lose-event the completion event that they raise is lost
+  --overflow   they do not fit: the completion queue overflows (IBV_EVENT_CQ_ERR)
 
 What to do with calls:
-  --errno      they fail with it: ENOMEM, or a number
+  --errno      they fail with it: ENOMEM, or a number. rdma_resolve_addr and rdma_resolve_route fail with
+               the event (RDMA_CM_EVENT_ADDR_ERROR, ROUTE_ERROR)
   --delay      they take longer by this time, and fail only then; all faults together at most 20s, and
-               open_device 4s. Other calls of the same context wait, too
+               open_device 4s. Other calls of the same context wait, too. Not librdmacm's
+  --limit      query_device and query_port answer with at most this: max_qp=16, max_qp_wr, max_sge, max_cqe,
+               max_mr, max_msg_sz, ... (names as in struct ibv_device_attr and ibv_port_attr)
 
 Counts are of the whole device, whatever the number of lcores; only --reorder counts the packets of
 one lcore. Faults apply in the order of their creation, before impairments (roci impair). A fault of
-one queue pair is deleted with it. A device has at most 64 of each kind. Permitted for the daemon's user and root
+one queue pair is deleted with it. A device has at most 1024 of packets, 64 of completions and 64 of calls. Permitted for the daemon's user and root
 only; lost when the daemon ends.
 
 Examples:
@@ -89,6 +118,9 @@ Examples:
   roci fault add roci0 --completion rdma_read --status rem_access_err --nth 1000
   roci fault add roci0 --verb reg_mr --errno ENOMEM --nth 3
   roci fault add roci0 --drop --cm rep --times 1
+  roci fault add roci0 --direction in --cm req --reject no_resources
+  roci fault add roci1 --inject cnp --opcode RC_SEND_ONLY --every 100
+  roci fault add roci1 --replay run.pcapng:17 --program rping --created 1 --nth 5
   roci fault list roci0
   roci fault del roci0 1
   roci fault del roci0 all)";
@@ -102,9 +134,11 @@ struct FaultOptions {
   std::string psn, pass, after, lasts, nth, every, times, chance, seed;
   bool drop = false;
   bool ecn = false;
-  std::string cm, verb, program, error, completion, status;
-  std::string delay, reorder, duplicate, truncate, icrc;
-  std::vector<std::string> changes, flips;
+  bool lose_event = false;
+  bool overflow = false;
+  std::string cm, verb, program, created, peer, error, completion, status, vendor_error;
+  std::string delay, reorder, duplicate, truncate, icrc, inject, replay, reject;
+  std::vector<std::string> changes, flips, limits;
   std::string which;  // of `del`
   bool json = false;
   Selection selection;
@@ -121,13 +155,49 @@ void AddText(Json& fault, const char* key, const std::string& text) {
   if (!text.empty()) fault[key] = text;
 }
 
-// As a number if it is one.
-void AddErrno(Json& fault, const std::string& text) {
+// As a number if it is one: as `number_key`.
+void AddTextOrNumber(Json& fault, const char* key, const char* number_key,
+                     const std::string& text) {
   if (const auto number = ParseNumber(text, kMostInJson)) {
-    fault["errno"] = *number;
+    fault[number_key] = *number;
   } else {
-    AddText(fault, "errno", text);
+    AddText(fault, key, text);
   }
+}
+
+// Frame N of a capture, by "FILE:N", in hexadecimal digits. Nothing, and a message: there is none.
+std::optional<std::string> ReadFrame(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const auto number =
+      colon != std::string::npos ? ParseNumber(text.substr(colon + 1), kMostInJson) : std::nullopt;
+  if (!number || *number == 0) {
+    std::fprintf(stderr, "roci: %s must be FILE:N, with the number of a frame from 1\n",
+                 text.c_str());
+    return std::nullopt;
+  }
+  const std::string path = text.substr(0, colon);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (file == nullptr) {
+    std::fprintf(stderr, "roci: %s: %s\n", path.c_str(), std::strerror(errno));
+    return std::nullopt;
+  }
+  Gunzip gunzip([&](std::byte* p, size_t n) { return std::fread(p, 1, n, file.get()); });
+  CaptureReader reader([&](std::byte* p, size_t n) { return gunzip.Read(p, n); });
+  CaptureRecord record;
+  while (reader.Next(record) == CaptureReader::Outcome::kRecord) {
+    if (record.number != *number) continue;
+    if (record.link_type != kLinkTypeEthernet || record.bytes.size() < record.original_length) {
+      std::fprintf(stderr, "roci: frame %s is cut, or not of Ethernet\n", text.c_str());
+      return std::nullopt;
+    }
+    const auto* const raw = reinterpret_cast<const char*>(record.bytes.data());
+    return absl::BytesToHexString(absl::string_view(raw, record.bytes.size()));
+  }
+  std::fprintf(stderr, "roci: %s has no frame %s%s%s\n", path.c_str(),
+               text.substr(colon + 1).c_str(), reader.error().empty() ? "" : ": ",
+               reader.error().c_str());
+  return std::nullopt;
 }
 
 Json FaultOf(const FaultOptions& options) {
@@ -135,8 +205,16 @@ Json FaultOf(const FaultOptions& options) {
   AddText(fault, "completion", options.completion);
   AddText(fault, "status", options.status);
   AddText(fault, "verb", options.verb);
-  AddText(fault, "program", options.program);
-  AddErrno(fault, options.error);
+  AddTextOrNumber(fault, "program", "pid", options.program);
+  AddNumber(fault, "created", options.created);
+  AddText(fault, "peer", options.peer);
+  AddTextOrNumber(fault, "errno", "errno", options.error);
+  AddNumber(fault, "vendor_error", options.vendor_error);
+  if (options.lose_event) fault["lose_event"] = true;
+  if (options.overflow) fault["overflow"] = true;
+  if (!options.limits.empty()) fault["limit"] = options.limits;
+  AddText(fault, "inject", options.inject);
+  AddTextOrNumber(fault, "reject", "reject", options.reject);
   AddText(fault, "cm", options.cm);
   AddText(fault, "direction", options.direction);
   AddSelection(options.selection, fault);
@@ -188,11 +266,10 @@ int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
     return 2;
   }
   Json fault = FaultOf(options);
-  if (!options.selection.qps.empty() && options.direction != "in" && options.completion.empty() &&
-      options.verb.empty()) {
-    const absl::StatusOr<Json> qps = AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kQps));
-    if (!qps.ok()) return Print(qps, options.json);
-    AddPeers(*qps, options.device, fault);
+  if (!options.replay.empty()) {
+    const std::optional<std::string> frame = ReadFrame(options.replay);
+    if (!frame) return 2;
+    fault["frame"] = *frame;
   }
   const Json request = {
       {"command", control::kFaultCommand}, {"device", options.device}, {"add", fault}};
@@ -241,7 +318,10 @@ void AddMatchOptions(CLI::App& command, FaultOptions& options) {
   command.add_option("--completion", options.completion,
                      "Completions instead of packets: send, rdma_read, recv, ... or '*'");
   command.add_option("--verb", options.verb, "Calls instead of packets: reg_mr, 'create_*'");
-  command.add_option("--program", options.program, "With --verb: of programs with this name");
+  command.add_option("--program", options.program, "Of programs with this name or process number");
+  AddNumberOption(command, "--created", options.created,
+                  "Of the N-th queue pair that is created from now on");
+  command.add_option("--peer", options.peer, "Of this address at the other end");
   command.add_option("--psn", options.psn, "PSN, or +N from the first packet")
       ->check([](const std::string& text) {
         return ParseNumber(absl::StartsWith(text, "+") ? text.substr(1) : text, roce::kMask24)
@@ -269,7 +349,22 @@ void AddActionOptions(CLI::App& command, FaultOptions& options) {
   AddNumberOption(command, "--truncate", options.truncate, "Cut N bytes off its end");
   command.add_option("--status", options.status,
                      "With --completion: the status that they report: rem_access_err");
+  AddNumberOption(command, "--vendor-error", options.vendor_error,
+                  "With --status: their vendor error");
+  command.add_flag("--lose-event", options.lose_event,
+                   "With --completion: the event that they raise is lost");
+  command.add_flag("--overflow", options.overflow,
+                   "With --completion: the completion queue overflows");
   command.add_option("--errno", options.error, "With --verb: the call fails with it: ENOMEM");
+  command
+      .add_option("--limit", options.limits,
+                  "With --verb query_device or query_port: answer with at most: max_qp=16")
+      ->allow_extra_args(false);
+  command.add_option("--inject", options.inject,
+                     "Put a frame in front: cnp, nak_access, rnr_nak, stale, dreq, ...");
+  command.add_option("--replay", options.replay, "Put a frame of a capture in front: FILE:N");
+  command.add_option("--reject", options.reject,
+                     "With --cm: drop it and answer with REJ of this reason");
   command.add_flag("--ecn", options.ecn, "Mark it (CE)");
   command
       .add_option("--set", options.changes,

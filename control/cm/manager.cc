@@ -12,6 +12,7 @@
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/privilege.h"
+#include "control/loop/program_name.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
@@ -295,6 +296,10 @@ absl::Status Manager::ResolveAddress(CmId& id, const SocketAddress* source,
     ForgetDestination(id);
     return status;
   }
+  if (const int error = InjectedError(id, RDMA_USER_CM_CMD_RESOLVE_ADDR)) {
+    RefuseAddress(id, error);
+    return absl::OkStatus();
+  }
   roci_abi_ah_attr attr = {};
   std::memcpy(attr.dgid, id.destination.gid.bytes.data(), sizeof(attr.dgid));
   attr.sgid_index = static_cast<uint8_t>(id.gid_index);
@@ -333,16 +338,18 @@ void Manager::EndResolve(CmId& id) {
   id.path_wait = 0;
 }
 
+void Manager::RefuseAddress(CmId& id, int error) {
+  ForgetDestination(id);
+  id.state = IdState::kBound;
+  PostSimple(id, ROCI_ABI_CM_EVENT_ADDR_ERROR, -error);
+}
+
 void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path) {
   CmId* id = Get(number);
   if (id == nullptr) return;
   id->path_wait = 0;  // the resolution has ended, nothing to cancel
   EndResolve(*id);
-  if (!path.ok()) {
-    ForgetDestination(*id);
-    id->state = IdState::kBound;
-    return PostSimple(*id, ROCI_ABI_CM_EVENT_ADDR_ERROR, -ErrnoOf(path.status()));
-  }
+  if (!path.ok()) return RefuseAddress(*id, ErrnoOf(path.status()));
   id->path = *path;
   id->vlan = path->vlan();
   if (id->source.family == AF_IB) {
@@ -356,6 +363,10 @@ void Manager::AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& pa
 
 absl::Status Manager::ResolveRoute(CmId& id) {
   if (id.state != IdState::kAddressResolved) return Invalid("no address is resolved");
+  if (const int error = InjectedError(id, RDMA_USER_CM_CMD_RESOLVE_ROUTE)) {
+    PostSimple(id, ROCI_ABI_CM_EVENT_ROUTE_ERROR, -error);
+    return absl::OkStatus();
+  }
   // The program may have changed the type of service since it resolved the address.
   id.path.traffic_class = id.type_of_service;
   if (id.path.has_vlan) {
@@ -366,6 +377,16 @@ absl::Status Manager::ResolveRoute(CmId& id) {
   id.state = IdState::kRouteResolved;
   PostSimple(id, ROCI_ABI_CM_EVENT_ROUTE_RESOLVED);
   return absl::OkStatus();
+}
+
+int Manager::InjectedError(const CmId& id, uint32_t command) {
+  CallFaults& faults = id.port->device.call_faults();
+  if (faults.all().empty()) return 0;
+  const pid_t pid = id.channel->peer().pid;
+  return faults
+      .Apply(OfConnectionManager(command), ProgramName(pid), MonotonicNow(),
+             static_cast<uint32_t>(pid))
+      .error;
 }
 
 absl::Status Manager::Listen(CmId& id, uint32_t backlog) {

@@ -73,6 +73,9 @@ class Manager {
   absl::StatusOr<uint32_t> Join(CmId& id, uint64_t uid, const SocketAddress& group, bool send_only);
   // `number`: of a membership. NotFound; InvalidArgument: it belongs to another channel.
   absl::StatusOr<uint32_t> Leave(const Channel& channel, uint32_t number);
+  // The errno that a fault of the identifier's device gives to a command of the program
+  // (control/device/call_faults.h), and counts it; 0: none. The identifier must have a device.
+  static int InjectedError(const CmId& id, uint32_t command);
   // Moves `id` and its waiting events to channel `to`. Returns the number of fetched events.
   uint32_t Migrate(CmId& id, Channel& to);
   // Removes and counts the oldest event of `channel`, which must have one.
@@ -90,6 +93,7 @@ class Manager {
   void MoveTo(CmId& id, Channel& to);
   Port* PortOf(const roce::Gid& own_address) const;
   absl::Status ChooseRoute(CmId& id);
+  void RefuseAddress(CmId& id, int error);
   void AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path);
   static void ForgetDestination(CmId& id);
   void EndResolve(CmId& id);

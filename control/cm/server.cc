@@ -45,6 +45,15 @@ bool BindsPrivilegedPort(const Command& command) {
   }
 }
 
+// The errno that a fault gives to a command; 0: none. Resolutions are refused by an event
+// (Manager::ResolveAddress, ResolveRoute).
+int InjectedErrorOf(const CmId& id, uint32_t command) {
+  const bool resolves = command == RDMA_USER_CM_CMD_RESOLVE_IP ||
+                        command == RDMA_USER_CM_CMD_RESOLVE_ADDR ||
+                        command == RDMA_USER_CM_CMD_RESOLVE_ROUTE;
+  return resolves || id.port == nullptr ? 0 : Manager::InjectedError(id, command);
+}
+
 // Whether a command and a handler have one name: "BIND_IP", "BindIp".
 constexpr bool IsHandlerName(std::string_view command, std::string_view handler) {
   size_t at = 0;
@@ -262,6 +271,9 @@ absl::Status Server::Run(Channel& channel, const Command& command, CommandReply&
   if (const std::optional<uint32_t> number = command.id()) {
     id = manager_.Find(channel, *number);
     if (id == nullptr) return absl::NotFoundError("no such identifier");
+    if (const int error = InjectedErrorOf(*id, command.number)) {
+      return StatusFromErrno(error, "fault");
+    }
   }
   switch (command.number) {
 #define ROCI_ROW(name, type, answer, handler, call, object) \

@@ -1,14 +1,18 @@
 #include "control/manage/call_fault_requests.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "control/manage/fault_occasions.h"
+#include "control/manage/fault_program.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
@@ -19,7 +23,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kLastErrno = 133;  // EHWPOISON
-constexpr auto kKeys = std::to_array<std::string_view>({"verb", "program", "errno", "delay_ns"});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"verb", "program", "pid", "errno", "delay_ns", "limit"});
 
 struct Alias {
   const char* name;
@@ -62,6 +67,52 @@ absl::Status TakeVerb(const Json& fault, CallFaultSettings& out) {
                                                  std::string(NearestName(*verb, VerbNames()))));
 }
 
+// "max_qp=16"
+absl::StatusOr<LoweredLimit> ParseLimit(const std::string& text, const CommandSet& commands) {
+  const size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  std::vector<std::string_view> names;
+  for (const AnswerLimit& limit : AnswerLimits()) {
+    if (commands.test(limit.command)) names.push_back(limit.name);
+  }
+  if (names.empty()) {
+    return absl::InvalidArgumentError("\"limit\" needs the verb query_device or query_port");
+  }
+  const auto found = std::ranges::find(AnswerLimits(), std::string_view(name), &AnswerLimit::name);
+  if (found == AnswerLimits().end() || !commands.test(found->command)) {
+    return absl::InvalidArgumentError(absl::StrCat("the answer has no limit ", name,
+                                                   "; the nearest is ",
+                                                   std::string(NearestName(name, names))));
+  }
+  LoweredLimit out{&*found, 0};
+  if (equals == std::string::npos || !absl::SimpleAtoi(text.substr(equals + 1), &out.most)) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" must be LIMIT=NUMBER"));
+  }
+  return out;
+}
+
+absl::Status TakeLimits(const Json& fault, CallFaultSettings& out) {
+  const auto it = fault.find("limit");
+  if (it == fault.end()) return absl::OkStatus();
+  if (!it->is_array()) return WrongValue("limit", "a list of texts, each LIMIT=NUMBER");
+  for (const Json& entry : *it) {
+    if (!entry.is_string() || out.limits.size() == AnswerLimits().size()) {
+      return WrongValue("limit", "a list of texts, each LIMIT=NUMBER");
+    }
+    const auto limit = ParseLimit(entry.get<std::string>(), out.commands);
+    if (!limit.ok()) return limit.status();
+    out.limits.push_back(*limit);
+  }
+  return absl::OkStatus();
+}
+
+// What librdmacm's calls cannot do.
+absl::Status CheckCmCall(const CallFaultSettings& fault) {
+  if (!HasCmCommands(fault.commands) || fault.delay_ns == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "calls of librdmacm can only fail (\"errno\"); delay the messages that they send (\"cm\")");
+}
+
 }  // namespace
 
 bool IsCallFault(const Json& fault) { return fault.is_object() && fault.contains("verb"); }
@@ -71,31 +122,26 @@ absl::StatusOr<CallFaultSettings> DecodeCallFault(const Json& fault) {
   for (const absl::Status& status :
        {CheckFaultKeys(fault, kKeys), TakeVerb(fault, out), TakeErrno(fault, out.error),
         TakeNumber(fault, "delay_ns", CallFaultSettings::kMostDelayNs, out.delay_ns),
-        TakeOccasions(fault, out.when)}) {
+        TakeLimits(fault, out), TakeProgram(fault, out.program), TakeOccasions(fault, out.when),
+        CheckCmCall(out)}) {
     if (!status.ok()) return status;
   }
-  if (fault.contains("program")) {
-    absl::StatusOr<std::string> program = RequestText(fault, "program");
-    if (!program.ok()) return program.status();
-    constexpr size_t kMostBytes = 15;  // of a name in Linux (TASK_COMM_LEN)
-    if (program->empty() || program->size() > kMostBytes) {
-      return WrongValue("program", "a name of 1 to 15 bytes, as ps -o comm has it");
-    }
-    out.program = *std::move(program);
-  }
-  if (out.error == 0 && out.delay_ns == 0) {
+  if (out.error == 0 && out.delay_ns == 0 && out.limits.empty()) {
     return absl::InvalidArgumentError(
-        "the fault does nothing to the call: it needs \"errno\" or \"delay_ns\"");
+        "the fault does nothing to the call: it needs \"errno\", \"delay_ns\" or \"limit\"");
   }
   return out;
 }
 
 Json DescribeCallFault(const CallFault& fault) {
   Json out = {{"fault", fault.id}, {"verb", fault.settings.verb}};
-  if (!fault.settings.program.empty()) out["program"] = fault.settings.program;
+  DescribeProgram(fault.settings.program, out);
   DescribeOccasions(fault.settings.when, out);
   if (fault.settings.error != 0) out["errno"] = strerrorname_np(fault.settings.error);
   if (fault.settings.delay_ns != 0) out["delay_ns"] = fault.settings.delay_ns;
+  for (const auto& [limit, most] : fault.settings.limits) {
+    out["limit"].push_back(absl::StrCat(std::string(limit->name), "=", most));
+  }
   out["counters"] = {{"matched", fault.matched}, {"hit", fault.hit}};
   return out;
 }

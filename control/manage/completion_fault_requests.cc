@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "control/manage/fault_occasions.h"
+#include "control/manage/fault_program.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
@@ -61,7 +62,9 @@ constexpr auto kStatuses = std::to_array<Name<CompletionStatus>>({
     {"general_err", CompletionStatus::kGeneralError},
 });
 
-constexpr auto kKeys = std::to_array<std::string_view>({"completion", "qps", "status"});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"completion", "qps", "program", "pid", "created", "status",
+                                     "vendor_error", "delay_ns", "lose_event", "overflow"});
 
 template <class Value, size_t kSize>
 absl::Status NoSuch(const char* what, const std::string& wrong,
@@ -82,12 +85,39 @@ absl::Status TakeOpcodes(const Json& fault, std::bitset<256>& out) {
 }
 
 absl::Status TakeStatus(const Json& fault, CompletionStatus& out) {
+  if (!fault.contains("status")) return absl::OkStatus();
   const absl::StatusOr<std::string> wanted = RequestText(fault, "status");
   if (!wanted.ok()) return wanted.status();
   const auto found = std::ranges::find(kStatuses, std::string_view(*wanted),
                                        [](const auto& s) { return std::string_view(s.name); });
   if (found == kStatuses.end()) return NoSuch("status", *wanted, kStatuses);
   out = found->value;
+  return absl::OkStatus();
+}
+
+absl::Status TakeVendorError(const Json& fault, CompletionFaultSettings& out) {
+  if (!fault.contains("vendor_error")) return absl::OkStatus();
+  if (!fault.contains("status")) {
+    return absl::InvalidArgumentError("\"vendor_error\" needs \"status\"");
+  }
+  uint64_t number = 0;
+  const absl::Status status = TakeNumber(fault, "vendor_error", UINT32_MAX, number);
+  out.vendor_error = static_cast<uint32_t>(number);
+  return status;
+}
+
+absl::Status CheckActions(const CompletionFaultSettings& fault) {
+  const bool has_status = fault.status != CompletionStatus::kSuccess;
+  const bool writes = has_status || fault.delay_ns != 0 || fault.loses_event;
+  if (!writes && !fault.overflows) {
+    return absl::InvalidArgumentError(
+        "the fault does nothing to the completion: it needs \"status\", \"delay_ns\", "
+        "\"lose_event\" or \"overflow\"");
+  }
+  if (writes && fault.overflows) {
+    return absl::InvalidArgumentError(
+        "nothing else can be done to a completion that does not fit (\"overflow\")");
+  }
   return absl::OkStatus();
 }
 
@@ -111,7 +141,11 @@ absl::StatusOr<CompletionFaultSettings> DecodeCompletionFault(const Json& fault)
   CompletionFaultSettings out;
   for (const absl::Status& status :
        {CheckFaultKeys(fault, kKeys), TakeOpcodes(fault, out.opcodes),
-        TakeStatus(fault, out.status), TakeOccasions(fault, out.when)}) {
+        TakeStatus(fault, out.status), TakeVendorError(fault, out),
+        TakeNumber(fault, "delay_ns", dataplane::ImpairmentSettings::kMaxDelayNs, out.delay_ns),
+        TakeFlag(fault, "lose_event", out.loses_event), TakeFlag(fault, "overflow", out.overflows),
+        TakeQueuePairMatch(fault, out.queue_pair), TakeOccasions(fault, out.when),
+        CheckActions(out)}) {
     if (!status.ok()) return status;
   }
   absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(fault);
@@ -124,10 +158,15 @@ Json DescribeCompletionFault(const dataplane::CompletionFaultState& fault) {
   const CompletionFaultSettings& settings = fault.settings;
   Json out = {{"fault", fault.id}, {"completion", DescribeOpcodes(settings.opcodes)}};
   for (const roce::Qpn qpn : settings.qpns) out["qps"].push_back(qpn.value());
+  DescribeQueuePairMatch(settings.queue_pair, out);
   DescribeOccasions(settings.when, out);
   const auto status =
       std::ranges::find(kStatuses, settings.status, [](const auto& s) { return s.value; });
-  out["status"] = status->name;
+  if (status != kStatuses.end()) out["status"] = status->name;
+  if (settings.vendor_error.has_value()) out["vendor_error"] = *settings.vendor_error;
+  if (settings.delay_ns != 0) out["delay_ns"] = settings.delay_ns;
+  if (settings.loses_event) out["lose_event"] = true;
+  if (settings.overflows) out["overflow"] = true;
   out["counters"] = {{"matched", fault.matched}, {"hit", fault.hit}};
   return out;
 }

@@ -13,10 +13,13 @@
 #include "control/cm/mad.h"
 #include "control/manage/call_fault_requests.h"
 #include "control/manage/completion_fault_requests.h"
+#include "control/manage/fault_injections.h"
 #include "control/manage/fault_occasions.h"
+#include "control/manage/fault_program.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
+#include "control/net/ip_text.h"
 #include "dataplane/shard/sharded_device.h"
 #include "roce/packet_fields.h"
 
@@ -41,9 +44,13 @@ constexpr auto kParts = std::to_array<PartName>({{"headers", PacketPart::kHeader
                                                  {"icrc", PacketPart::kIcrc}});
 
 // Every key of a fault of packets, besides those of occasions.
-constexpr auto kKeys = std::to_array<std::string_view>(
-    {"direction", "qps", "peers", "opcodes", "cm", "psn", "psn_from_first", "pass", "drop",
-     "delay_ns", "duplicate", "truncate", "ecn", "set", "flip", "icrc", "reorder"});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"direction", "qps",      "peers",          "opcodes",
+                                     "program",   "pid",      "created",        "peer",
+                                     "cm",        "psn",      "psn_from_first", "pass",
+                                     "drop",      "delay_ns", "duplicate",      "truncate",
+                                     "ecn",       "set",      "flip",           "icrc",
+                                     "reorder",   "inject",   "reject",         "frame"});
 
 bool ParseValue(const std::string& text, uint64_t& out) {
   return absl::StartsWith(text, "0x") ? absl::SimpleHexAtoi(text, &out)
@@ -119,14 +126,6 @@ absl::Status TakeTexts(const Json& request, const char* key, Parse&& parse, std:
   return absl::OkStatus();
 }
 
-absl::Status TakeFlag(const Json& request, const char* key, bool& out) {
-  const auto it = request.find(key);
-  if (it == request.end()) return absl::OkStatus();
-  if (!it->is_boolean()) return WrongValue(key, "true or false");
-  out = it->get<bool>();
-  return absl::OkStatus();
-}
-
 absl::Status TakeIcrc(const Json& request, FaultActions& out) {
   out.fixes_icrc = !out.changes.empty();
   const auto it = request.find("icrc");
@@ -167,6 +166,15 @@ absl::Status TakeCmMessage(const Json& request, uint16_t& out) {
   return absl::OkStatus();
 }
 
+absl::Status TakePeer(const Json& request, std::optional<roce::Gid>& out) {
+  if (!request.contains("peer")) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = RequestText(request, "peer");
+  if (!text.ok()) return text.status();
+  out = ParseIp(*text);
+  return out.has_value() ? absl::OkStatus()
+                         : WrongValue("peer", "an IPv4 or IPv6 address (10.99.0.2, fd00::2)");
+}
+
 absl::Status TakeMatch(const Json& request, FaultMatch& out) {
   absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
   if (!filter.ok()) return filter.status();
@@ -174,7 +182,8 @@ absl::Status TakeMatch(const Json& request, FaultMatch& out) {
   std::optional<LinkDirection> direction = out.direction;
   for (const absl::Status& status :
        {TakeDirection(request, direction), TakeCmMessage(request, out.cm_message),
-        TakePsn(request, out), TakeOccasions(request, out.when)}) {
+        TakePsn(request, out), TakeQueuePairMatch(request, out.queue_pair),
+        TakePeer(request, out.peer), TakeOccasions(request, out.when)}) {
     if (!status.ok()) return status;
   }
   if (!direction.has_value()) return WrongValue("direction", "in or out");
@@ -182,7 +191,29 @@ absl::Status TakeMatch(const Json& request, FaultMatch& out) {
   return absl::OkStatus();
 }
 
-absl::Status TakeActions(const Json& request, FaultActions& out) {
+absl::Status CheckActions(const FaultActions& out) {
+  if (!out.DoSomething()) return absl::InvalidArgumentError("the fault does nothing");
+  if (out.overtaken_by != 0 && out.delay_ns != 0) {
+    return absl::InvalidArgumentError(
+        "a packet waits either for a time (\"delay_ns\") or for others (\"reorder\")");
+  }
+  FaultActions rest = out;
+  rest.drops = false;
+  if (rest.injection.kind != dataplane::Injection::Kind::kNone) {
+    // These concern the frame that is injected.
+    rest.injection = {};
+    rest.marks_ecn = false;
+    rest.changes.clear();
+    rest.flips.clear();
+  }
+  if (out.drops && rest.DoSomething()) {
+    return absl::InvalidArgumentError(
+        "nothing else can be done to a packet that is lost (\"drop\")");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TakeActions(const Json& request, uint16_t cm_message, FaultActions& out) {
   uint64_t overtaken_by = 0;
   uint64_t copies = 0;
   uint64_t cut_bytes = 0;
@@ -193,24 +224,14 @@ absl::Status TakeActions(const Json& request, FaultActions& out) {
         TakeNumber(request, "duplicate", FaultActions::kMostCopies, copies),
         TakeNumber(request, "truncate", FaultActions::kMostCutBytes, cut_bytes),
         TakeTexts(request, "set", ParseChange, out.changes),
-        TakeTexts(request, "flip", ParseFlip, out.flips), TakeIcrc(request, out)}) {
+        TakeTexts(request, "flip", ParseFlip, out.flips), TakeIcrc(request, out),
+        TakeInjection(request, cm_message, out)}) {
     if (!status.ok()) return status;
   }
   out.overtaken_by = static_cast<uint32_t>(overtaken_by);
   out.copies = static_cast<uint32_t>(copies);
   out.cut_bytes = static_cast<uint32_t>(cut_bytes);
-  if (!out.DoSomething()) return absl::InvalidArgumentError("the fault does nothing");
-  if (out.overtaken_by != 0 && out.delay_ns != 0) {
-    return absl::InvalidArgumentError(
-        "a packet waits either for a time (\"delay_ns\") or for others (\"reorder\")");
-  }
-  FaultActions rest = out;
-  rest.drops = false;
-  if (out.drops && rest.DoSomething()) {
-    return absl::InvalidArgumentError(
-        "nothing else can be done to a packet that is lost (\"drop\")");
-  }
-  return absl::OkStatus();
+  return CheckActions(out);
 }
 
 std::string ChangeText(const FieldChange& change) {
@@ -233,6 +254,8 @@ void DescribeMatch(const FaultMatch& match, Json& out) {
     if (match.filter.opcodes.test(opcode)) out["opcodes"].push_back(opcode);
   }
   if (match.cm_message != 0) out["cm"] = cm::kMessageNames[match.cm_message - cm::kFirstMessage];
+  DescribeQueuePairMatch(match.queue_pair, out);
+  if (match.peer.has_value()) out["peer"] = IpText(*match.peer);
   if (match.psn.has_value()) out["psn"] = *match.psn;
   if (match.psn_from_first) out["psn_from_first"] = true;
   if (match.pass != 0) out["pass"] = match.pass;
@@ -251,6 +274,7 @@ void DescribeActions(const FaultActions& actions, Json& out) {
   if (!actions.changes.empty() || !actions.flips.empty()) {
     out["icrc"] = actions.fixes_icrc ? "fix" : "keep";
   }
+  DescribeInjection(actions, out);
 }
 
 absl::Status Add(Device& device, const Json& request) {
@@ -281,7 +305,7 @@ absl::Status Remove(Device& device, const Json& number) {
 }
 
 void Clear(Device& device) {
-  for (const auto& state : device.dataplane().Faults()) device.dataplane().RemoveFault(state.id);
+  device.dataplane().ClearFaults();
   for (const auto& state : device.dataplane().CompletionFaults()) {
     device.dataplane().RemoveCompletionFault(state.id);
   }
@@ -310,7 +334,7 @@ Json DescribeFaults(Device& device) {
 absl::StatusOr<FaultSettings> DecodeFault(const Json& request) {
   FaultSettings out;
   for (const absl::Status& status : {CheckFaultKeys(request, kKeys), TakeMatch(request, out.match),
-                                     TakeActions(request, out.actions)}) {
+                                     TakeActions(request, out.match.cm_message, out.actions)}) {
     if (!status.ok()) return status;
   }
   return out;

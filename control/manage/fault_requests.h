@@ -12,12 +12,12 @@ namespace roci::control {
 
 // A fault of packets. What it concerns: "direction" "in"|"out" (default out); "qps", "peers",
 // "opcodes" as in captures; "psn", or with "psn_from_first": true counted from the first packet;
-// "pass"; "cm": "req", ... (a message of the connection manager); and fault_occasions.h. What it
-// does: "drop": true; "delay_ns"; "reorder" (packets that go first); "duplicate"; "truncate"
-// (bytes); "ecn": true; "set": ["bth.psn+=1", ...] (=, += or -=, a number or a name of the value);
-// "flip":
+// "pass"; "cm": "req", ... (a message of the connection manager); "peer": the address at the other
+// end; fault_program.h and fault_occasions.h. What it does: "drop": true; "delay_ns"; "reorder"
+// (packets that go first); "duplicate"; "truncate" (bytes); "ecn": true; "set": ["bth.psn+=1", ...]
+// (=, += or -=, a number or a name of the value); "flip":
 // ["payload:3", ...] (headers, payload or icrc, and a bit); "icrc": "fix"|"keep" (default: fix
-// after "set", keep otherwise).
+// after "set", keep otherwise); fault_injections.h.
 absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& request);
 
 nlohmann::json DescribeFault(uint32_t id, const dataplane::FaultSettings& settings,

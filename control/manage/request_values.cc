@@ -55,6 +55,14 @@ absl::Status TakeNumber(const Json& request, const char* key, uint64_t most, uin
   return absl::OkStatus();
 }
 
+absl::Status TakeFlag(const Json& request, const char* key, bool& out) {
+  const auto it = request.find(key);
+  if (it == request.end()) return absl::OkStatus();
+  if (!it->is_boolean()) return WrongValue(key, "true or false");
+  out = it->get<bool>();
+  return absl::OkStatus();
+}
+
 absl::Status TakeChance(const Json& request, const char* key, dataplane::Chance& out) {
   const auto it = request.find(key);
   if (it == request.end()) return absl::OkStatus();

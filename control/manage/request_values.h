@@ -15,6 +15,7 @@ namespace roci::control {
 absl::Status WrongValue(const char* key, const char* what);
 absl::Status TakeNumber(const nlohmann::json& request, const char* key, uint64_t most,
                         uint64_t& out);
+absl::Status TakeFlag(const nlohmann::json& request, const char* key, bool& out);
 absl::Status TakeChance(const nlohmann::json& request, const char* key, dataplane::Chance& out);
 // "direction": "in", "out" or "both" (nothing).
 absl::Status TakeDirection(const nlohmann::json& request,

@@ -4,27 +4,17 @@
 
 #include <array>
 #include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
 #include "control/loop/no_memory.h"
+#include "control/loop/program_name.h"
 #include "control/session/session_commands.h"
 #include "roce/work.h"
 
 namespace roci::control {
-namespace {
-
-std::string ProgramName(pid_t pid) {
-  std::ifstream stream(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(stream, name);
-  return name.empty() ? "?" : name;  // not visible in this PID namespace
-}
-
-}  // namespace
 
 Session::Handler Session::HandlerOf(uint32_t command) {
   // Indexed by roci_abi_command. The decoder refuses other numbers.
@@ -344,6 +334,8 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
         std::string(status.message()).c_str());
     reply = Reply{};
   }
+  const auto lowered = std::exchange(injected_limits_, {});
+  if (status.ok()) LowerLimits(lowered, request.head.command, reply.bytes);
   auto& head = reply.As<roci_abi_response>();
   head.serial = request.head.serial;
   const int error = ErrnoOf(status);

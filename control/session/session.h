@@ -278,6 +278,7 @@ class Session {
   absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyQp(const Request& request, const FdsPointer& fds, Reply& reply);
   roce::QpLimits TransportLimits() const;
+  dataplane::QueuePairOrigin Origin() const;
   // session_shared_queues.cc
   absl::Status CreateSrq(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status CreateTagSrq(const Request& request, const FdsPointer& fds, Reply& reply);
@@ -357,9 +358,10 @@ class Session {
     roce::TimeNs until;
   };
   std::optional<DelayedRequest> delayed_;
-  int injected_error_ = 0;  // errno that a fault gives to request_
-  bool deferred_ = false;   // the answer to a request comes later
-  bool paused_ = false;     // see Resume
+  int injected_error_ = 0;                     // errno that a fault gives to request_
+  std::vector<LoweredLimit> injected_limits_;  // of the answer to request_
+  bool deferred_ = false;                      // the answer to a request comes later
+  bool paused_ = false;                        // see Resume
   bool disconnected_ = false;
   uint32_t next_target_ = 0;  // handle from which CloseSomeTargets continues
   // An answer to request_ that waits for copies.

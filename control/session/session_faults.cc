@@ -1,7 +1,9 @@
-// Faults of verbs calls (control/device/call_faults.h): a request fails or is delayed.
+// Faults of verbs calls (control/device/call_faults.h): a request fails, is delayed, or answers
+// with smaller limits.
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
@@ -18,11 +20,13 @@ bool Session::ApplyFaults(absl::Status& status, const FdsPointer& fds) {
   }
   if (device == nullptr) return false;
   const roce::TimeNs now = MonotonicNow();
-  const CallFaults::Fate fate = device->call_faults().Apply(command, program_, now);
+  CallFaults::Fate fate =
+      device->call_faults().Apply(command, program_, now, static_cast<uint32_t>(peer_.pid));
   if (fate.error != 0) {
     status = StatusFromErrno(fate.error, absl::StrCat("fault ", fate.fault));
     injected_error_ = fate.error;
   }
+  injected_limits_ = std::move(fate.limits);
   if (fate.delay_ns == 0) return false;
   constexpr roce::TimeNs kBeforeDeadlineNs = roce::kNsPerSecond;
   roce::TimeNs until = now + fate.delay_ns;

@@ -76,10 +76,18 @@ absl::Status Session::CreateQp(const Request& request, const FdsPointer&, Reply&
   return AddQueuePair(config, std::move(record), reply);
 }
 
+// For faults of a program's queue pairs.
+dataplane::QueuePairOrigin Session::Origin() const {
+  dataplane::QueuePairOrigin origin;
+  origin.SetProgram(program_, static_cast<uint32_t>(peer_.pid));
+  return origin;
+}
+
 // All that does not depend on other objects of the program. The path MTU of the port now counts for
 // UD only: ModifyQp checks that of other types, which come when the port may carry more.
 dataplane::QueuePairConfig Session::ConfigOf(const roci_abi_create_qp_request& create) const {
   dataplane::QueuePairConfig config;
+  config.origin = Origin();
   config.type = static_cast<roce::QpType>(create.qp_type);
   config.pd = create.pd;
   config.sq_sig_all = create.sq_sig_all != 0;

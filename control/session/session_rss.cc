@@ -51,6 +51,7 @@ absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Rep
   std::vector<dataplane::QueuePair*> queues;
   for (const uint32_t queue : table->queues) queues.push_back(qps_.Find(queue)->qp);
   dataplane::QueuePairConfig config;
+  config.origin = Origin();
   config.type = roce::QpType::kRawPacket;
   config.pd = create.pd;
   config.user_handle = create.user_handle;

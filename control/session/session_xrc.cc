@@ -52,6 +52,7 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   XrcdRecord* xrcd = xrcds_.Find(create.pd);
   if (xrcd == nullptr) return absl::NotFoundError("no such XRC domain");
   dataplane::QueuePairConfig config;
+  config.origin = Origin();
   config.type = roce::QpType::kXrcRecv;
   config.max_send_wr = 0;
   config.limits = TransportLimits();

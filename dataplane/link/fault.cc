@@ -1,5 +1,7 @@
 #include "dataplane/link/fault.h"
 
+#include <algorithm>
+
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
 #include "roce/headers.h"
@@ -80,16 +82,27 @@ FaultSnapshot Fault::Snapshot() const {
   return out;
 }
 
-void FaultLane::Apply(std::span<std::byte> frame, std::span<std::byte> transport, uint64_t now_ns,
-                      FaultFate& fate) {
-  if (!Hits(transport, now_ns)) return;
+FaultLane::FaultLane(Fault& fault)
+    : fault_(fault),
+      injects_(fault.settings.actions.injection.kind != Injection::Kind::kNone),
+      changes_packets_(!injects_ && (!fault.settings.actions.changes.empty() ||
+                                     !fault.settings.actions.flips.empty())) {
+  if (fault.settings.actions.injection.kind == Injection::Kind::kStale) {
+    first_.resize(kMostInjectedBytes);
+  }
+}
+
+void FaultLane::Apply(const FaultFrame& frame, FaultFate& fate) {
+  if (!Hits(frame)) return;
+  fate.is_hit = true;
   const FaultActions& actions = fault_.settings.actions;
+  if (injects_) fate.injects = this;
   if (actions.drops) {
     fate.is_dropped = true;
     return;
   }
-  if (actions.marks_ecn && !MarkCongestion(frame)) Add(fault_.not_there);
-  if (!actions.changes.empty() || !actions.flips.empty()) Change(frame, transport);
+  if (!injects_ && actions.marks_ecn && !MarkCongestion(frame.bytes)) Add(fault_.not_there);
+  if (changes_packets_) Change(frame.bytes, frame.transport());
   fate.copies += actions.copies;
   fate.delay_ns += actions.delay_ns;
   fate.overtaken_by += actions.overtaken_by;
@@ -97,14 +110,56 @@ void FaultLane::Apply(std::span<std::byte> frame, std::span<std::byte> transport
   if (actions.copies != 0 || actions.delay_ns != 0 || actions.overtaken_by != 0) fate.by = this;
 }
 
-bool FaultLane::Hits(std::span<const std::byte> transport, uint64_t now_ns) {
+std::optional<InjectedFrame> FaultLane::Inject(const FaultFrame& hit, roce::Qpn answered,
+                                               std::span<std::byte> out) {
+  const FaultActions& actions = fault_.settings.actions;
+  const std::span<const std::byte> first(first_.data(), first_bytes_);
+  const auto made = MakeInjected(actions.injection, hit, answered, first, out);
+  if (!made.has_value()) {
+    Add(fault_.not_there);
+    return made;
+  }
+  const std::span<std::byte> frame = out.first(made->bytes);
+  if (actions.marks_ecn && !MarkCongestion(frame)) Add(fault_.not_there);
+  if (actions.changes.empty() && actions.flips.empty()) return made;
+  const size_t transport = FromBth(frame).size();
+  if (transport != 0) {
+    Change(frame, frame.last(transport));
+  } else {
+    Add(fault_.not_there);  // of a capture, and no RoCE packet
+  }
+  return made;
+}
+
+// A queue pair that is named, besides what MatchesPacket knows: the one that sends the packet.
+bool FaultLane::Matches(const FaultFrame& frame) {
   const FaultMatch& match = fault_.settings.match;
-  const uint64_t age_ns = now_ns > fault_.began_ns ? now_ns - fault_.began_ns : 0;
-  if (!match.when.IsInTime(age_ns)) return false;
-  if (!match.filter.MatchesAll() && !MatchesPacket(match.filter, transport)) return false;
+  const FrameFilter& filter = match.filter;
+  if (filter.MatchesAll() || MatchesPacket(filter, frame.transport())) return true;
+  if (filter.opcodes.any() && !filter.opcodes.test(static_cast<uint8_t>(frame.bth().opcode))) {
+    return false;
+  }
+  return frame.direction == LinkDirection::kOut &&
+         std::ranges::find(filter.qpns, frame.own) != filter.qpns.end();
+}
+
+bool FaultLane::Hits(const FaultFrame& frame) {
+  const FaultMatch& match = fault_.settings.match;
+  const std::span<const std::byte> transport = frame.transport();
+  const uint64_t age_ns = frame.now_ns > fault_.began_ns ? frame.now_ns - fault_.began_ns : 0;
+  if (!match.when.IsInTime(age_ns) || !Matches(frame)) return false;
   if (match.cm_message != 0 && CmMessageOf(transport) != match.cm_message) return false;
+  if (match.peer.has_value() && PeerOf(frame) != *match.peer) return false;
+  if (!fault_.choice.Takes(frame.origin)) return false;
   if (match.psn.has_value() && !HasPsn(transport)) return false;
+  if (!first_.empty() && first_bytes_ == 0) KeepFirst(frame);
   return match.when.Count(fault_.matched, fault_.hit);
+}
+
+void FaultLane::KeepFirst(const FaultFrame& frame) {
+  if (frame.bytes.size() > first_.size()) return;
+  std::ranges::copy(frame.bytes, first_.begin());
+  first_bytes_ = frame.bytes.size();
 }
 
 // Whether the packet has the PSN of the match, and passes for the right time.

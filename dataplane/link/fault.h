@@ -6,8 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "dataplane/link/fault_frame.h"
+#include "dataplane/link/injection.h"
 #include "dataplane/types/fault_settings.h"
 #include "roce/types.h"
 
@@ -22,19 +26,22 @@ struct FaultFate {
   uint64_t delay_ns = 0;
   uint32_t overtaken_by = 0;
   uint32_t cut_bytes = 0;
-  FaultLane* by = nullptr;  // the last fault that holds or copies the frame
+  FaultLane* by = nullptr;       // the last fault that holds or copies the frame
+  FaultLane* injects = nullptr;  // set by Apply: the fault injects a frame for this packet
+  bool is_hit = false;
 };
 
 // A fault of a device. Outlives its lanes.
 struct Fault {
   // `began_ns`: when it was added, in the lcores' time.
   Fault(const FaultSettings& fault_settings, uint64_t now_ns)
-      : settings(fault_settings), began_ns(now_ns) {}
+      : settings(fault_settings), began_ns(now_ns), choice(settings.match.queue_pair) {}
 
   FaultSnapshot Snapshot() const;
 
   const FaultSettings settings;
   const uint64_t began_ns;
+  QueuePairChoice choice;
 #define ROCI_FAULT_COUNTER(member, name) std::atomic<uint64_t> member{0};
   ROCI_FAULT_COUNTERS(ROCI_FAULT_COUNTER)
 #undef ROCI_FAULT_COUNTER
@@ -46,14 +53,18 @@ class FaultLane {
   // Queue pairs that a fault with a PSN distinguishes on each lcore.
   static constexpr size_t kMostFlows = 64;
 
-  explicit FaultLane(Fault& fault) : fault_(fault) {}
+  explicit FaultLane(Fault& fault);
 
-  // Changes `frame` (a whole frame; `transport` is the part from its BTH on) in place and adds to
-  // `fate` if the fault hits. Must not be called for a frame that another fault has dropped.
-  void Apply(std::span<std::byte> frame, std::span<std::byte> transport, uint64_t now_ns,
-             FaultFate& fate);
-  // A frame could not be held, or not be copied.
+  // Changes the frame in place and adds to `fate` if the fault hits. Must not be called for a frame
+  // that another fault has dropped.
+  void Apply(const FaultFrame& frame, FaultFate& fate);
+  // A frame could not be held, not be copied, or not be injected.
   void NoteNoRoom() { Add(fault_.no_room); }
+  // After Apply said that it injects: as MakeInjected, with the changes of the fault.
+  std::optional<InjectedFrame> Inject(const FaultFrame& hit, roce::Qpn answered,
+                                      std::span<std::byte> out);
+  const FaultMatch& match() const { return fault_.settings.match; }
+  bool changes_packets() const { return changes_packets_; }
 
  private:
   struct Flow {
@@ -66,12 +77,18 @@ class FaultLane {
   static void Add(std::atomic<uint64_t>& counter) {
     counter.fetch_add(1, std::memory_order_relaxed);
   }
-  bool Hits(std::span<const std::byte> transport, uint64_t now_ns);
+  bool Matches(const FaultFrame& frame);
+  bool Hits(const FaultFrame& frame);
   bool HasPsn(std::span<const std::byte> transport);
+  void KeepFirst(const FaultFrame& frame);
   void Change(std::span<std::byte> frame, std::span<std::byte> transport);
   Flow* FlowOf(roce::Qpn qpn, bool is_response, roce::Psn psn);
 
   Fault& fault_;
+  const bool injects_;
+  const bool changes_packets_;
+  std::vector<std::byte> first_;  // with room for a frame if it is injected again
+  size_t first_bytes_ = 0;        // 0: no packet has matched
   size_t flow_count_ = 0;
   std::array<Flow, kMostFlows> flows_{};
 };

@@ -28,11 +28,10 @@ rte_mbuf* DelayQueue::Pop(uint64_t now_ns, uint8_t* to) {
   return held.frame;
 }
 
-LinkTap::LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool)
-    : lcore_(lcore), now_ns_(now), pool_(pool) {
+LinkTap::LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool, const LaneView& view)
+    : lcore_(lcore), now_ns_(now), pool_(pool), view_(view) {
   captures_.reserve(kMaxCaptures);
   for (auto& rules : rules_) rules.reserve(kMaxRules);
-  for (auto& faults : faults_) faults.reserve(kMaxFaults);
 }
 
 void LinkTap::RemoveCapture(const OnShard&, CaptureTap& capture) {
@@ -43,13 +42,10 @@ void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
   for (auto& rules : rules_) std::erase(rules, &rule);
 }
 
-void LinkTap::RemoveFault(const OnShard&, FaultLane& fault) {
-  for (auto& faults : faults_) std::erase(faults, &fault);
-}
-
 bool LinkTap::IsIdle() const {
   const auto is_empty = [](const auto& each) { return each.empty(); };
-  return captures_.empty() && std::ranges::all_of(faults_, is_empty) &&
+  const auto is_null = [](const FaultTable* table) { return table == nullptr; };
+  return captures_.empty() && std::ranges::all_of(faults_, is_null) &&
          std::ranges::all_of(rules_, is_empty) && std::ranges::all_of(queues_, is_empty) &&
          std::ranges::all_of(overtaken_, is_empty);
 }
@@ -82,7 +78,8 @@ uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to
                          uint32_t end) {
   OvertakenOf(direction).ReleaseOverdue(
       *now_ns_, [&](rte_mbuf* frame, uint8_t lcore) { Hold(direction, frame, lcore, *now_ns_); });
-  if (FaultsOf(direction).empty() && RulesOf(direction).empty() && OvertakenOf(direction).empty()) {
+  if (FaultsOf(direction) == nullptr && RulesOf(direction).empty() &&
+      OvertakenOf(direction).empty()) {
     return end;
   }
   uint32_t kept = begin;
@@ -98,7 +95,11 @@ uint32_t LinkTap::Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to
 
 // False: the frame was lost or is held; the caller does not own it any more.
 bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
-  const FaultFate fault = ApplyFaults(direction, frame);
+  const FaultFate fault = ApplyFaults(direction, frame, to);
+  if (!fault.is_hit && RulesOf(direction).empty() && OvertakenOf(direction).empty() &&
+      !follows_[static_cast<size_t>(direction)]) {
+    return true;
+  }
   if (fault.is_dropped) {
     rte_pktmbuf_free(frame);
     return false;
@@ -122,22 +123,60 @@ bool LinkTap::PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
   return PassInOrder(direction, frame, to);
 }
 
-FaultFate LinkTap::ApplyFaults(LinkDirection direction, rte_mbuf* frame) {
+FaultFate LinkTap::ApplyFaults(LinkDirection direction, rte_mbuf* frame, uint8_t to) {
   FaultFate fate;
-  if (FaultsOf(direction).empty()) return fate;
-  const std::span<std::byte> bytes(rte_pktmbuf_mtod(frame, std::byte*), frame->data_len);
-  const size_t transport_bytes = FromBth(bytes).size();
+  const FaultTable* const table = FaultsOf(direction);
+  if (table == nullptr) return fate;
+  FaultFrame seen{.bytes = {rte_pktmbuf_mtod(frame, std::byte*), frame->data_len},
+                  .direction = direction,
+                  .now_ns = *now_ns_};
+  const size_t transport_bytes = FromBth(seen.bytes).size();
   if (transport_bytes == 0) return fate;
-  for (FaultLane* fault : FaultsOf(direction)) {
-    fault->Apply(bytes, bytes.last(transport_bytes), *now_ns_, fate);
-    if (fate.is_dropped) return fate;
-  }
+  seen.transport_offset = seen.bytes.size() - transport_bytes;
+  seen.own = direction == LinkDirection::kOut ? roce::Qpn(frame->hash.usr) : seen.bth().dest_qpn;
+  if (table->asks_origin()) seen.origin = view_.origin_of(view_.lane, seen.own);
+  table->VisitAll(seen, [&](FaultLane& fault) {
+    fate.injects = nullptr;
+    fault.Apply(seen, fate);
+    if (fate.injects != nullptr) Inject(fault, seen, to);
+    return !fate.is_dropped;
+  });
+  if (fate.is_dropped) return fate;
   if (fate.cut_bytes != 0) {
     // The Ethernet header stays.
     const auto most = static_cast<uint32_t>(frame->data_len) - roce::EthernetHeader::kBytes;
     rte_pktmbuf_trim(frame, static_cast<uint16_t>(std::min(fate.cut_bytes, most)));
   }
   return fate;
+}
+
+// The queue pair that has sent the packet; 0: unknown.
+roce::Qpn LinkTap::AnsweredBy(const FaultFrame& hit) const {
+  const roce::Qpn source = DatagramSource(hit.transport());
+  if (source != roce::Qpn(0)) return source;
+  return hit.direction == LinkDirection::kOut ? hit.own : view_.peer_of(view_.lane, hit.own);
+}
+
+// In its own direction the frame goes in front of the packet, which follows it by the queue.
+// `to`: where the packet goes.
+void LinkTap::Inject(FaultLane& fault, const FaultFrame& hit, uint8_t to) {
+  rte_mbuf* const frame = rte_pktmbuf_alloc(pool_);
+  if (frame == nullptr) return fault.NoteNoRoom();
+  const std::span<std::byte> out(rte_pktmbuf_mtod(frame, std::byte*),
+                                 std::min<size_t>(rte_pktmbuf_tailroom(frame), kMostInjectedBytes));
+  const auto made = fault.Inject(hit, AnsweredBy(hit), out);
+  if (!made.has_value()) return rte_pktmbuf_free(frame);
+  frame->data_len = static_cast<uint16_t>(made->bytes);
+  frame->pkt_len = made->bytes;
+  const std::span<const std::byte> transport = FromBth(out.first(made->bytes));
+  if (made->direction == LinkDirection::kOut && !transport.empty()) {
+    to = view_.lcore_of(view_.lane, roce::Bth::Load(transport.data()).dest_qpn);
+  }
+  // What comes in is captured before faults apply.
+  rte_mbuf* captured = frame;
+  if (made->direction == LinkDirection::kIn) Capture(LinkDirection::kIn, &captured, 1);
+  Hold(made->direction, frame, to, *now_ns_, &fault);
+  if (made->direction == hit.direction) follows_[static_cast<size_t>(hit.direction)] = true;
 }
 
 FrameFate LinkTap::ApplyRules(LinkDirection direction, rte_mbuf* frame) {
@@ -196,8 +235,8 @@ void LinkTap::NoteNoRoom(LinkDirection direction, FaultLane* by) {
     by->NoteNoRoom();
   } else if (!RulesOf(direction).empty()) {
     RulesOf(direction).front()->counters().queue_full.Add(1);
-  } else if (!FaultsOf(direction).empty()) {
-    FaultsOf(direction).front()->NoteNoRoom();
+  } else if (FaultsOf(direction) != nullptr) {
+    FaultsOf(direction)->front().NoteNoRoom();
   }
 }
 

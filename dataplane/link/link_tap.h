@@ -11,6 +11,7 @@
 #include "dataplane/base/on_shard.h"
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/fault.h"
+#include "dataplane/link/fault_table.h"
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
 #include "dataplane/link/overtaken_frames.h"
@@ -54,15 +55,27 @@ class DelayQueue {
   std::vector<Held> heap_;
 };
 
+// What a tap asks its lane about queue pairs of the lane's lcore.
+struct LaneView {
+  const void* lane = nullptr;
+  // Null: there is no such queue pair.
+  const QueuePairOrigin* (*origin_of)(const void* lane, roce::Qpn qpn) = nullptr;
+  // The queue pair to which it is connected; 0: none.
+  roce::Qpn (*peer_of)(const void* lane, roce::Qpn qpn) = nullptr;
+  // To which lcore a frame to this queue pair of another device goes, as in DeviceLane::Stage.
+  uint8_t (*lcore_of)(const void* lane, roce::Qpn qpn) = nullptr;
+};
+
 // The tap of one lane. On the shard.
 class LinkTap {
  public:
-  static constexpr size_t kMaxCaptures = 4;  // of a device
-  static constexpr size_t kMaxRules = 16;    // of a device
-  static constexpr size_t kMaxFaults = 64;   // of a device
+  static constexpr size_t kMaxCaptures = 4;                // of a device
+  static constexpr size_t kMaxRules = 16;                  // of a device
+  static constexpr size_t kMaxFaults = FaultTable::kMost;  // of a device
 
-  // `now` points to the lcore's time of the burst in ns; `pool` has the buffers for duplicates.
-  LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool);
+  // `now` points to the lcore's time of the burst in ns; `pool` has the buffers for duplicates and
+  // injected frames.
+  LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool, const LaneView& view);
 
   void AddCapture(const OnShard&, CaptureTap& capture) { captures_.push_back(&capture); }
   void RemoveCapture(const OnShard&, CaptureTap& capture);
@@ -70,10 +83,10 @@ class LinkTap {
     RulesOf(direction).push_back(&rule);
   }
   void RemoveRule(const OnShard&, Impairment& rule);
-  void AddFault(const OnShard&, LinkDirection direction, FaultLane& fault) {
-    FaultsOf(direction).push_back(&fault);
+  // `table` is used until the next call; null: no faults.
+  void UseFaults(const OnShard&, LinkDirection direction, const FaultTable* table) {
+    faults_[static_cast<size_t>(direction)] = table;
   }
-  void RemoveFault(const OnShard&, FaultLane& fault);
   // No captures, no faults, no rules and no held frames.
   bool IsIdle() const;
 
@@ -94,7 +107,8 @@ class LinkTap {
   std::vector<Impairment*>& RulesOf(LinkDirection direction) {
     return rules_[static_cast<size_t>(direction)];
   }
-  std::vector<FaultLane*>& FaultsOf(LinkDirection direction) {
+  // Null: none.
+  const FaultTable* FaultsOf(LinkDirection direction) const {
     return faults_[static_cast<size_t>(direction)];
   }
   OvertakenFrames& OvertakenOf(LinkDirection direction) {
@@ -111,7 +125,9 @@ class LinkTap {
   uint32_t Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
                   uint32_t end);
   bool PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to);
-  FaultFate ApplyFaults(LinkDirection direction, rte_mbuf* frame);
+  FaultFate ApplyFaults(LinkDirection direction, rte_mbuf* frame, uint8_t to);
+  roce::Qpn AnsweredBy(const FaultFrame& hit) const;
+  void Inject(FaultLane& fault, const FaultFrame& hit, uint8_t to);
   FrameFate ApplyRules(LinkDirection direction, rte_mbuf* frame);
   void Duplicate(LinkDirection direction, rte_mbuf* frame, uint8_t to, uint32_t copies,
                  uint64_t due_ns, FaultLane* by);
@@ -128,11 +144,12 @@ class LinkTap {
   rte_mempool* pool_;
   uint32_t passed_ = 0;
   std::vector<CaptureTap*> captures_;
-  std::array<std::vector<FaultLane*>, 2> faults_;
+  const LaneView view_;
+  std::array<const FaultTable*, 2> faults_{};
   std::array<std::vector<Impairment*>, 2> rules_;
   std::array<DelayQueue, 2> queues_;
   std::array<OvertakenFrames, 2> overtaken_;
-  // Overtaken frames are in the queue, and must not be overtaken by more.
+  // Overtaken or injected frames are in the queue, and must not be overtaken by more.
   std::array<bool, 2> follows_{};
 };
 

@@ -20,6 +20,7 @@ void CompletionEvents::MakeRoomForQueues(size_t queues) {
   withheld_.reserve(queues);
   delayed_.reserve(queues);
   held_.reserve(queues);
+  stalled_.reserve(queues);
   overflowed_.reserve(queues);
 }
 
@@ -32,6 +33,8 @@ void CompletionEvents::Unregister(const OnShard&, CompletionQueue& cq) {
   --queues_;
   cq.PublishWithheld();
   std::erase(withheld_, &cq);
+  if (cq.event_state().stalled_) std::erase(stalled_, &cq);
+  cq.event_state().stalled_ = false;
   // Without a look through lists that it is not in, which may be long.
   if (cq.event_state().touched_) std::erase(touched_, &cq);
   if (cq.event_state().delayed_) std::erase(delayed_, &cq);
@@ -67,11 +70,44 @@ void CompletionEvents::Claim(CompletionQueue& cq) {
   ++state.claimed_;
 }
 
-bool CompletionEvents::IsWanted(const CompletionQueue& cq) {
+bool CompletionEvents::IsWanted(const CompletionQueue& cq, bool solicited) {
   const CompletionEventState& state = cq.event_state();
   if (state.channel_ == nullptr) return false;
   const uint32_t arm = cq.arm();
-  return arm == ROCI_ABI_CQ_ARM_ANY || (arm == ROCI_ABI_CQ_ARM_SOLICITED && state.solicited_);
+  return arm == ROCI_ABI_CQ_ARM_ANY ||
+         (arm == ROCI_ABI_CQ_ARM_SOLICITED && (state.solicited_ || solicited));
+}
+
+bool CompletionEvents::IsWantedBy(const OnShard&, const CompletionQueue& cq, bool solicited) {
+  return IsWanted(cq, solicited);
+}
+
+// The queue leaves the lists of this burst, and seems to be in them to Write.
+void CompletionEvents::Stall(const OnShard&, CompletionQueue& cq, uint64_t until_ns) {
+  CompletionEventState& state = cq.event_state();
+  if (state.stalled_) return;
+  SendClaimed(cq);  // of entries that are visible
+  std::erase(withheld_, &cq);
+  std::erase(touched_, &cq);
+  state.stalled_ = true;
+  state.stalled_until_ns_ = until_ns;
+  stalled_.push_back(&cq);
+  next_deadline_ = std::min(next_deadline_, until_ns);
+}
+
+// Puts stalled queues that are due into the lists of this burst, and notes when the next is due.
+void CompletionEvents::EndStalls(uint64_t now_ns) {
+  std::erase_if(stalled_, [&](CompletionQueue* cq) {
+    CompletionEventState& state = cq->event_state();
+    if (state.stalled_until_ns_ > now_ns) {
+      next_deadline_ = std::min(next_deadline_, state.stalled_until_ns_);
+      return false;
+    }
+    state.stalled_ = false;
+    withheld_.push_back(cq);
+    touched_.push_back(cq);
+    return true;
+  });
 }
 
 void CompletionEvents::Flush(const OnShard& shard, uint64_t now_ns) {
@@ -130,7 +166,7 @@ void CompletionEvents::HoldBack(CompletionQueue& cq, uint64_t now_ns) {
 
 void CompletionEvents::LetGo(CompletionQueue& cq) {
   cq.event_state().held_ = false;
-  if (std::erase(held_, &cq) != 0 && held_.empty()) next_deadline_ = kNever;
+  if (std::erase(held_, &cq) != 0 && held_.empty() && stalled_.empty()) next_deadline_ = kNever;
 }
 
 void CompletionEvents::Expire(const OnShard&, uint64_t now_ns) {
@@ -147,6 +183,7 @@ void CompletionEvents::Expire(const OnShard&, uint64_t now_ns) {
   }
   for (size_t i = 0; i < count; ++i) Consider(*due[i], now_ns);
   next_deadline_ = next;
+  if (!stalled_.empty()) EndStalls(now_ns);
 }
 
 void CompletionEvents::Moderate(const OnShard&, CompletionQueue& cq,

@@ -39,11 +39,13 @@ class CompletionEventState {
   bool solicited_ = false;    // this burst has an entry that wakes a CQ armed for solicited ones
   bool delayed_ = false;      // an event waits for room in the socket
   bool held_ = false;         // an event is held back by moderation
+  bool stalled_ = false;      // entries are withheld beyond the burst
   uint32_t claimed_ = 0;      // events of this burst to be sent once its entries are visible
   uint32_t unannounced_ = 0;  // index of the first entry since the queue was armed; if moderated
   std::atomic<uint32_t> sent_{0};
   uint64_t user_handle_;
   uint64_t deadline_ns_ = 0;  // of an event held back
+  uint64_t stalled_until_ns_ = 0;
   EventModeration moderation_;
   const std::shared_ptr<EventSocket> channel_;
 };
@@ -80,10 +82,18 @@ class CompletionEvents {
   void Flush(const OnShard& shard, uint64_t now_ns);
   void Moderate(const OnShard&, CompletionQueue& cq, const EventModeration& moderation,
                 uint64_t now_ns);
+  // `cq` has just written an entry and withholds it: neither this entry nor those behind it become
+  // visible before `until_ns`, and the program gets no event for them. Nothing if `cq` is stalled
+  // already.
+  void Stall(const OnShard&, CompletionQueue& cq, uint64_t until_ns);
+  // Whether an entry raises an event of `cq`. `solicited`: see NoteEntry.
+  static bool IsWantedBy(const OnShard&, const CompletionQueue& cq, bool solicited);
   static constexpr uint64_t kNever = ~uint64_t{0};
-  // When the next event that moderation holds back is due; nanoseconds, as `now_ns`.
+  // When the next event that moderation holds back, or the next stalled queue, is due; nanoseconds,
+  // as `now_ns`.
   uint64_t next_deadline(const OnShard&) const { return next_deadline_; }
-  // Sends events that moderation held back and that are due now, at most kRetriesPerCall.
+  // Sends events that moderation held back and that are due now, at most kRetriesPerCall. Stalled
+  // queues that are due go on with the next Flush.
   void Expire(const OnShard&, uint64_t now_ns);
   // Tries again to write events for which the socket had no room, asynchronous ones too.
   void Retry(const OnShard& shard);
@@ -112,15 +122,17 @@ class CompletionEvents {
   void CountDelayed();
   void PublishWithheld();
   static void Claim(CompletionQueue& cq);
-  static bool IsWanted(const CompletionQueue& cq);
+  static bool IsWanted(const CompletionQueue& cq, bool solicited = false);
   void SendClaimed(CompletionQueue& cq);
   void Consider(CompletionQueue& cq, uint64_t now_ns);
   void HoldBack(CompletionQueue& cq, uint64_t now_ns);
   void LetGo(CompletionQueue& cq);
+  void EndStalls(uint64_t now_ns);
   void Send(CompletionQueue& cq);
   size_t queues_ = 0;
   std::vector<CompletionQueue*> held_;
-  uint64_t next_deadline_ = kNever;  // never later than the earliest of `held_`
+  std::vector<CompletionQueue*> stalled_;
+  uint64_t next_deadline_ = kNever;  // never later than the earliest of `held_` and `stalled_`
   std::vector<CompletionQueue*> touched_;
   std::vector<CompletionQueue*> withheld_;  // with an entry that is not in the ring yet
   static constexpr size_t kRetriesPerCall = 16;

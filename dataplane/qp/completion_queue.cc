@@ -94,6 +94,23 @@ void CompletionQueue::WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool
   events_->NoteEntry(shard, *this, event_state_, solicited);
 }
 
+void CompletionQueue::WriteChanged(const OnShard& shard, const roce::Completion& completion,
+                                   const CompletionOwner& owner, bool is_send, uint64_t now_ns,
+                                   const Change& change) {
+  if (change.loses_event) Disarm();
+  // Earlier entries of the burst are not delayed.
+  if (change.delay_ns != 0) events_->Publish(shard);
+  const uint32_t index = producer_;
+  Write(shard, completion, owner, is_send, now_ns);
+  if (producer_ == index) return;  // no room
+  if (change.vendor_error.has_value()) {
+    const bool is_withheld = has_withheld_ && withheld_index_ == index;
+    roci_abi_cqe& entry = is_withheld ? withheld_ : entries_[index & (capacity_ - 1)];
+    entry.vendor_error = *change.vendor_error;
+  }
+  if (change.delay_ns != 0) events_->Stall(shard, *this, now_ns + change.delay_ns);
+}
+
 void CompletionQueue::CopyEntries(CompletionQueueMove& move, uint32_t most) const {
   auto* const to = reinterpret_cast<roci_abi_cqe*>(move.ring.data() + kEntriesOffset);
   const auto shift = static_cast<uint32_t>(std::countr_zero(move.capacity));

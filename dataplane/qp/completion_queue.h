@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -66,6 +67,21 @@ class CompletionQueue {
     events_->NoteEntry(
         shard, *this, event_state_,
         completion.solicited || completion.status != roce::CompletionStatus::kSuccess);
+  }
+  // As Write, changed by a fault: `vendor_error` replaces the status as vendor error; the entry
+  // becomes visible `delay_ns` later, and with it those behind it; `loses_event`: the entry, for
+  // which RaisesEvent was true, raises none.
+  struct Change {
+    std::optional<uint32_t> vendor_error;
+    uint64_t delay_ns = 0;
+    bool loses_event = false;
+  };
+  void WriteChanged(const OnShard& shard, const roce::Completion& completion,
+                    const CompletionOwner& owner, bool is_send, uint64_t now_ns,
+                    const Change& change);
+  // Whether the next entry raises an event, by itself and not by an earlier one of this burst.
+  bool RaisesEvent(const OnShard& shard, bool solicited) const {
+    return !has_withheld_ && events_->IsWantedBy(shard, *this, solicited);
   }
   // As Write, for an entry that lacks only time and generation.
   void WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool solicited, uint64_t now_ns);

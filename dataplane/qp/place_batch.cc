@@ -119,11 +119,11 @@ void PlaceBatch::Report(Deferred& late) {
   const bool follows_fault = fault.Precedes(late.places);
   switch (late.kind) {
     case DeferredKind::kCompletion:
-      if (follows_fault) {
-        fault.ReportIn(late.completion, late.is_send);
-      } else if (!fault.failed()) {
-        late.host->ApplyFaults(late.completion, late.is_send);
+      if (!fault.failed()) {
+        late.host->WriteWithFaults(*late.cq, late.completion, late.owner, late.is_send);
+        break;
       }
+      if (follows_fault) fault.ReportIn(late.completion, late.is_send);
       late.cq->Write(late.host->OnThisShard(), late.completion, late.owner, late.is_send,
                      late.host->now_ns());
       break;

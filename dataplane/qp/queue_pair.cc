@@ -108,6 +108,7 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
       rss_(config.rss),
       congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       reordering_(std::move(reordering)),
+      origin_(config.origin),
       events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
       memory_(std::move(memory)),
       storage_(std::move(storage)),

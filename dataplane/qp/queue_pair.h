@@ -21,6 +21,7 @@
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/types/queue_pair_config.h"
 #include "dataplane/types/queue_pair_info.h"
+#include "dataplane/types/queue_pair_match.h"
 #include "roce/qp.h"
 
 namespace roci::dataplane {
@@ -57,6 +58,7 @@ class alignas(kCacheLineBytes) QueuePair {
   Fd TakeFd() { return memory_.TakeFd(); }
   LaneState& lane() const { return host_.lane(); }
   bool blocks_own_multicast() const { return blocks_own_multicast_; }
+  const QueuePairOrigin& origin() const { return origin_; }
 
   // ---- On the shard: the transport core, with this queue pair as its host
   const Core& core(const OnShard&) const { return core_; }
@@ -112,6 +114,12 @@ class alignas(kCacheLineBytes) QueuePair {
     return attributes;
   }
   QueuePairInfo Inspect(const OnShard& shard) const;
+  // On the shard. The queue pair to which it is connected; 0: none.
+  roce::Qpn peer() const {
+    roce::QpAttributes attributes;
+    core_.Query(attributes);
+    return roce::IsConnected(type()) ? attributes.dest_qpn : roce::Qpn(0);
+  }
   // Before destruction: returns the receive WQE of the current message to its shared receive queue.
   void GiveBackReceive(const OnShard& shard);
   // XRC receive: `queue` is being destroyed.
@@ -288,7 +296,8 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::Dcqcn congestion_;                     // used only with congestion control
   CopyWait copy_wait_;
   const std::unique_ptr<Reordering> reordering_;  // null: it keeps no early packets
-  uint32_t multicast_groups_ = 0;                 // of which it is a member
+  const QueuePairOrigin origin_;
+  uint32_t multicast_groups_ = 0;  // of which it is a member
   bool broken_handled_ = false;
   QueuePairEvents events_;
   SharedMemory memory_;

@@ -83,22 +83,38 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
 // A queue pair that has failed will be moved to ERR: none of its completions succeeds any more.
 void QueuePairHost::CompleteWithFaults(CompletionQueue& cq, roce::Completion completion,
                                        const CompletionOwner& who, bool is_send) {
-  if (copy_state_.fault().failed()) {
-    copy_state_.fault().ReportIn(completion, is_send);
-  } else {
-    ApplyFaults(completion, is_send);
-  }
+  if (!copy_state_.fault().failed()) return WriteWithFaults(cq, completion, who, is_send);
+  copy_state_.fault().ReportIn(completion, is_send);
   cq.Write(OnThisShard(), completion, who, is_send, now_ns());
 }
 
-void QueuePairHost::ApplyFaults(roce::Completion& completion, bool is_send) {
-  if (completion.status != roce::CompletionStatus::kSuccess) return;
-  for (CompletionFault* fault : services_.lane->completion_faults) {
-    if (!fault->Hits(qpn(), completion.opcode, now_ns())) continue;
-    completion.status = fault->settings.status;
+void QueuePairHost::WriteWithFaults(CompletionQueue& cq, roce::Completion completion,
+                                    const CompletionOwner& who, bool is_send) {
+  const CompletionFaultSettings* const hit = FindFault(cq, completion);
+  if (hit == nullptr) return cq.Write(OnThisShard(), completion, who, is_send, now_ns());
+  if (hit->overflows) return cq.Overflow(OnThisShard());
+  if (hit->status != roce::CompletionStatus::kSuccess) {
+    completion.status = hit->status;
     copy_state_.fault().Inject(is_send);
-    return;
   }
+  cq.WriteChanged(OnThisShard(), completion, who, is_send, now_ns(),
+                  {.vendor_error = hit->vendor_error,
+                   .delay_ns = hit->delay_ns,
+                   .loses_event = hit->loses_event});
+}
+
+const CompletionFaultSettings* QueuePairHost::FindFault(const CompletionQueue& cq,
+                                                        const roce::Completion& completion) const {
+  if (completion.status != roce::CompletionStatus::kSuccess) return nullptr;
+  for (CompletionFault* fault : services_.lane->completion_faults) {
+    const bool solicited =
+        completion.solicited || fault->settings.status != roce::CompletionStatus::kSuccess;
+    const bool raises_event = cq.RaisesEvent(OnThisShard(), solicited);
+    if (fault->Hits(qpn(), queue_pair_->origin(), completion.opcode, raises_event, now_ns())) {
+      return &fault->settings;
+    }
+  }
+  return nullptr;
 }
 
 void QueuePairHost::CompleteOwnSend(const roce::Completion& completion) {

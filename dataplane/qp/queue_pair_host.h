@@ -23,6 +23,7 @@
 namespace roci::dataplane {
 
 class QueuePair;
+struct CompletionFaultSettings;
 class TagReceiver;
 class VerbsContext;
 class XrcTargets;
@@ -242,8 +243,12 @@ class QueuePairHost {
       CompleteWithFaults(cq, completion, who, is_send);
     }
   }
-  // The device's faults of completions may give an error to a success.
-  void ApplyFaults(roce::Completion& completion, bool is_send);
+  // Writes a completion, unless or as the device's faults of completions change it.
+  void WriteWithFaults(CompletionQueue& cq, roce::Completion completion, const CompletionOwner& who,
+                       bool is_send);
+  // The fault of the device that hits this completion; null: none.
+  const CompletionFaultSettings* FindFault(const CompletionQueue& cq,
+                                           const roce::Completion& completion) const;
   // Of a held queue pair.
   PlaceBatch& HeldPlaces() const { return copy_state_.held_by()->places(OnThisShard()); }
   AppCopies* CopiesOfQueue(const roce::Packet& packet) const;

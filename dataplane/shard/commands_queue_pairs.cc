@@ -21,9 +21,10 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
   absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
-  auto created =
-      QueuePair::Create(lcore_->services(), context_.get(), device_.lane(lcore_->index()),
-                        command.config, *qpn, command.handle);
+  QueuePairConfig config = command.config;
+  config.origin.number = device_.TakeQueuePairNumber();
+  auto created = QueuePair::Create(lcore_->services(), context_.get(),
+                                   device_.lane(lcore_->index()), config, *qpn, command.handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&](const OnShard& shard) {
@@ -32,6 +33,7 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
     context_->AddQueuePair(shard, *std::move(created));
   });
   std::move(free_qpn).Cancel();
+  device_.NoteCreated(*qp);
   if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
   if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
   if (qp->srq() != nullptr) qp->srq()->AddUser();
@@ -62,7 +64,7 @@ EventCounts ShardClient::Do(const DestroyQueuePair& command) {
   if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
   if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
   if (qp.srq() != nullptr) qp.srq()->RemoveUser();
-  device_.FreeQpn(qp.qpn());
+  device_.FreeQpn(qp);
   return counts;
 }
 

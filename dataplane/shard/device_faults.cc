@@ -1,12 +1,14 @@
 // Adds exact faults of a device: of packets between its lanes and its port, and of completions.
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/clock.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/qpn_space.h"
+#include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/device_link.h"
@@ -25,24 +27,46 @@ absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) 
   FaultRule& rule = *faults_.back();
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule.lanes.push_back(std::make_unique<FaultLane>(rule.fault));
+  }
+  UseFaults(settings.match.direction);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      taps_[i]->AddFault(shard, settings.match.direction, *rule.lanes[i]);
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
   return rule.id;
 }
 
+// Gives the lanes a table of the faults that there are now, and frees the one before.
+void ShardedDevice::UseFaults(LinkDirection direction) {
+  for (size_t i = 0; i < taps_.size(); ++i) {
+    std::vector<FaultTable::Entry> entries;
+    for (const auto& rule : faults_) {
+      if (rule->fault.settings.match.direction != direction) continue;
+      entries.push_back({rule->lanes[i].get(), rule->qpns});
+    }
+    auto table = entries.empty() ? nullptr : std::make_unique<FaultTable>(entries);
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      taps_[i]->UseFaults(shard, direction, table.get());
+    });
+    fault_tables_[i][static_cast<size_t>(direction)] = std::move(table);
+  }
+}
+
 bool ShardedDevice::RemoveFault(uint32_t id) {
   const auto it = std::ranges::find(faults_, id, [](const auto& rule) { return rule->id; });
   if (it == faults_.end()) return false;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      taps_[i]->RemoveFault(shard, *(*it)->lanes[i]);
-    });
-  }
+  const std::unique_ptr<FaultRule> removed = std::move(*it);
   faults_.erase(it);
+  UseFaults(removed->fault.settings.match.direction);
   return true;
+}
+
+void ShardedDevice::ClearFaults() {
+  const std::vector<std::unique_ptr<FaultRule>> removed = std::exchange(faults_, {});
+  for (const LinkDirection direction : {LinkDirection::kIn, LinkDirection::kOut}) {
+    UseFaults(direction);
+  }
 }
 
 absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
@@ -96,18 +120,28 @@ std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
   return states;
 }
 
-void ShardedDevice::FreeQpn(roce::Qpn qpn) {
+void ShardedDevice::NoteCreated(const QueuePair& qp) {
+  for (const auto& fault : completion_faults_) fault->choice.NoteCreated(qp.origin());
+  for (const auto& rule : faults_) rule->fault.choice.NoteCreated(qp.origin());
+}
+
+void ShardedDevice::FreeQpn(const QueuePair& qp) {
   for (size_t i = completion_faults_.size(); i-- > 0;) {
-    const CompletionFaultSettings& settings = completion_faults_[i]->settings;
-    if (settings.qpns.size() == 1 && settings.qpns.front() == qpn) {
-      RemoveCompletionFault(completion_faults_[i]->id);
+    CompletionFault& fault = *completion_faults_[i];
+    if (fault.Forget(qp.qpn()) || fault.choice.Named(qp.origin())) {
+      RemoveCompletionFault(fault.id);
     }
   }
   for (size_t i = faults_.size(); i-- > 0;) {
-    const FrameFilter& filter = faults_[i]->fault.settings.match.filter;
-    if (filter.qpns.size() == 1 && filter.qpns.front() == qpn) RemoveFault(faults_[i]->id);
+    FaultRule& rule = *faults_[i];
+    const bool was_named = std::erase(rule.qpns, qp.qpn()) != 0;
+    if ((was_named && rule.qpns.empty()) || rule.fault.choice.Named(qp.origin())) {
+      RemoveFault(rule.id);
+    } else if (was_named) {
+      UseFaults(rule.fault.settings.match.direction);
+    }
   }
-  qpns_->Free(qpn);
+  qpns_->Free(qp.qpn());
 }
 
 std::vector<ShardedDevice::FaultState> ShardedDevice::Faults() const {

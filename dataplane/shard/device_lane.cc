@@ -78,6 +78,32 @@ void DeviceLane::UseLink(const OnShard&, uint32_t max_frame_bytes, uint32_t line
   if (congestion) congestion->parameters.line_rate_kbps = line_rate_kbps;
 }
 
+// `lane`: of a view.
+const QueuePair* DeviceLane::FindFor(const void* lane, roce::Qpn qpn) {
+  const DeviceLane& self = *static_cast<const DeviceLane*>(lane);
+  const QueuePair* const qp = self.table_[QpnSpace::SlotOf(qpn, self.lcore_bits)];
+  return qp != nullptr && qp->qpn() == qpn ? qp : nullptr;
+}
+
+LaneView DeviceLane::view() const {
+  return {.lane = this,
+          .origin_of = [](const void* lane, roce::Qpn qpn) -> const QueuePairOrigin* {
+            const QueuePair* const qp = FindFor(lane, qpn);
+            return qp != nullptr ? &qp->origin() : nullptr;
+          },
+          .peer_of =
+              [](const void* lane, roce::Qpn qpn) {
+                const QueuePair* const qp = FindFor(lane, qpn);
+                return qp != nullptr ? qp->peer() : roce::Qpn(0);
+              },
+          .lcore_of =
+              [](const void* lane, roce::Qpn qpn) {
+                if (qpn.value() <= roce::kGsiQpn.value()) return Wire::kFromControl;
+                return static_cast<uint8_t>(
+                    QpnSpace::LcoreOf(qpn, static_cast<const DeviceLane*>(lane)->lcore_bits));
+              }};
+}
+
 // Frames that are already staged have not passed the tap, so its earlier state is reset.
 void DeviceLane::AttachTap(const OnShard&, LinkTap& tap) {
   if (tap_ != nullptr) return;
@@ -201,6 +227,7 @@ uint32_t DeviceLane::StageRaw(const OnShard& shard) {
   uint32_t moved = 0;
   void* frame;
   while ((!IsFull(shard) || FlushStage(shard)) && rte_ring_sc_dequeue(raw, &frame) == 0) {
+    static_cast<rte_mbuf*>(frame)->hash.usr = roce::kGsiQpn.value();
     Stage(shard, static_cast<rte_mbuf*>(frame), Wire::kFromControl);
     ++moved;
   }

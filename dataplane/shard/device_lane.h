@@ -90,6 +90,8 @@ class DeviceLane final : public LaneState {
   // Whether the link is set down: then no frame comes in, by `tap`. (UseLink keeps frames from
   // leaving.)
   void SetDown(const OnShard& shard, bool is_down, LinkTap& tap);
+  // What a tap asks of this lane.
+  LaneView view() const;
   const LinkTap* tap() const { return tap_; }  // null: no captures, faults and impairments
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
@@ -120,7 +122,7 @@ class DeviceLane final : public LaneState {
   // ---- Sending
   bool IsFull(const OnShard&) const { return staged_ + reserved() >= kStage; }
   // Takes ownership of the frame. The stage must not be full. `to` is an lcore as in
-  // Wire::Transmit.
+  // Wire::Transmit. The frame's `hash.usr` is the number of the queue pair that sends it.
   void Stage(const OnShard&, rte_mbuf* frame, uint32_t to) {
     frames_[staged_] = frame;
     to_lcore_[staged_] = static_cast<uint8_t>(to);
@@ -165,6 +167,7 @@ class DeviceLane final : public LaneState {
   FlowTable flows;  // the rules of all lcores
 
  private:
+  static const QueuePair* FindFor(const void* lane, roce::Qpn qpn);
   void CompleteChecksums();
   bool SendStage(const OnShard& shard);
   void GiveUpStage();

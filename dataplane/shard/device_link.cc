@@ -15,10 +15,11 @@
 namespace roci::dataplane {
 
 void ShardedDevice::OpenTaps() {
+  fault_tables_.resize(lanes_.size());
   for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
     Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
     taps_.push_back(std::make_unique<LinkTap>(static_cast<uint32_t>(i), lcore.services().now_ns,
-                                              dataplane_.frames().mempool()));
+                                              dataplane_.frames().mempool(), lanes_[i]->view()));
   }
 }
 

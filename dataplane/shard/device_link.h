@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dataplane/link/fault.h"
+#include "dataplane/link/fault_table.h"
 #include "dataplane/link/impairment.h"
 #include "dataplane/shard/sharded_device.h"
 
@@ -25,10 +26,11 @@ struct ShardedDevice::ImpairmentRule {
 
 struct ShardedDevice::FaultRule {
   FaultRule(uint32_t number, const FaultSettings& settings, uint64_t now_ns)
-      : id(number), fault(settings, now_ns) {}
+      : id(number), fault(settings, now_ns), qpns(settings.match.filter.qpns) {}
 
   const uint32_t id;
   Fault fault;
+  std::vector<roce::Qpn> qpns;  // of the filter, as far as they still exist
   std::vector<std::unique_ptr<FaultLane>> lanes;
 };
 

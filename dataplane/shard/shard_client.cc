@@ -166,7 +166,7 @@ bool ShardClient::RemoveSome() {
 }
 
 void ShardClient::FreeRetired() {
-  for (const auto& qp : context_->retired_queue_pairs()) device_.FreeQpn(qp->qpn());
+  for (const auto& qp : context_->retired_queue_pairs()) device_.FreeQpn(*qp);
   context_->FreeRetired();
   if (stage_ != Stage::kFreeing) return;
   for (const auto& srq : context_->shared_queues()) {

@@ -32,6 +32,7 @@ namespace roci::dataplane {
 
 class CaptureTap;
 struct CompletionFault;
+class FaultTable;
 class Dataplane;
 class DeviceLane;
 class EthdevPort;
@@ -151,6 +152,7 @@ class ShardedDevice {
   absl::StatusOr<uint32_t> AddFault(const FaultSettings& settings);
   // False: there is no such fault. Held frames go on when they are due.
   bool RemoveFault(uint32_t id);
+  void ClearFaults();
   // Faults of completions: as those of packets. ResourceExhausted: there are kMostCompletionFaults.
   static constexpr size_t kMostCompletionFaults = 64;
   absl::StatusOr<uint32_t> AddCompletionFault(const CompletionFaultSettings& settings);
@@ -169,8 +171,12 @@ class ShardedDevice {
   Dataplane& dataplane() { return dataplane_; }
   // QPNs of an lcore; control thread only.
   QpnSpace& qpns() { return *qpns_; }
+  // Numbers a new queue pair. Control thread only.
+  uint64_t TakeQueuePairNumber() { return ++last_queue_pair_; }
+  // A queue pair has been created, and is not used yet. Control thread only.
+  void NoteCreated(const QueuePair& qp);
   // A queue pair is gone. Deletes the faults of this queue pair alone. Control thread only.
-  void FreeQpn(roce::Qpn qpn);
+  void FreeQpn(const QueuePair& qp);
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.
   QpnSpace& srqns() { return *srqns_; }
@@ -188,6 +194,7 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
+  void UseFaults(LinkDirection direction);
   // The faults of completions as one lane uses them.
   struct LaneFaults {
     std::array<CompletionFault*, kMostCompletionFaults> faults;
@@ -222,6 +229,9 @@ class ShardedDevice {
   std::vector<CaptureTap*> captures_;
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<FaultRule>> faults_;
+  // Of each tap, by direction; null: no faults.
+  std::vector<std::array<std::unique_ptr<FaultTable>, 2>> fault_tables_;
+  uint64_t last_queue_pair_ = 0;
   std::vector<std::unique_ptr<CompletionFault>> completion_faults_;
   std::vector<std::unique_ptr<LaneFaults>> lane_faults_;  // as soon as there was a fault
   uint32_t last_fault_id_ = 0;

@@ -180,6 +180,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   buffer->data_len = static_cast<uint16_t>(bytes);
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
+  buffer->hash.usr = qp.qpn().value();  // for the lane's tap
   if (gathers_later_) [[unlikely]] {
     lane.Reserve(shard_);
     return;

@@ -27,6 +27,7 @@ absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConf
   targets_.MakeRoom();
   QueuePairConfig of_domain = config;
   of_domain.domain = this;
+  of_domain.origin.number = device_.TakeQueuePairNumber();
   auto created = QueuePair::Create(lcore_.services(), nullptr, device_.lane(lcore_.index()),
                                    of_domain, *qpn, 0);
   if (!created.ok()) return created.status();
@@ -34,6 +35,7 @@ absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConf
   qp->TakeFd();  // no program has its (empty) rings
   lcore_.Call([&](const OnShard& shard) { lcore_.worker(shard).AddQueuePair(*qp); });
   std::move(free_qpn).Cancel();
+  device_.NoteCreated(*qp);
   targets_.Add(*std::move(created));
   return Created{qp, *qpn};
 }
@@ -43,7 +45,7 @@ void XrcTargets::DestroyTarget(QueuePair& qp) {
     qp.GiveBackReceive(shard);
     lcore_.worker(shard).RemoveQueuePair(qp);
   });
-  device_.FreeQpn(qp.qpn());
+  device_.FreeQpn(qp);
   targets_.Take(qp);
 }
 

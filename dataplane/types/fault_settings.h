@@ -1,6 +1,8 @@
 // An exact fault of packets: which ones it concerns, and what it does to them.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "dataplane/types/fault_occasions.h"
 #include "dataplane/types/frame_filter.h"
 #include "dataplane/types/impairment_settings.h"
+#include "dataplane/types/queue_pair_match.h"
 #include "roce/packet_fields.h"
 
 namespace roci::dataplane {
@@ -25,6 +28,10 @@ struct FaultMatch {
   // The communication manager's messages with this attribute ID (IBTA vol 1, 16.7.3); 0: any
   // packet.
   uint16_t cm_message = 0;
+  // The device's queue pair: that which sends a packet that goes out, or gets one that comes in.
+  QueuePairMatch queue_pair;
+  // The address at the other end of the packet's way.
+  std::optional<roce::Gid> peer;
   // Of the packets for which all of this holds.
   FaultOccasions when;
 };
@@ -40,6 +47,34 @@ enum class PacketPart : uint8_t { kHeaders, kPayload, kIcrc };
 struct BitFlip {
   PacketPart part = PacketPart::kHeaders;  // from the BTH on
   uint32_t bit = 0;                        // from the part's most significant bit on
+};
+
+// A frame that is sent in addition to the packet that is hit, in front of it.
+struct Injection {
+  enum class Kind : uint8_t {
+    kNone,
+    kCnp,    // to the sender of a request, or where a response goes
+    kNak,    // likewise, with `syndrome` and the packet's PSN
+    kStale,  // the first packet that the fault has matched, again
+    kMad,    // a datagram with `bytes` to the sender of the packet, which is one to QP 1
+    kFrame,  // `bytes` in the direction of the fault, as they are
+  };
+  // Bytes of the packet's MAD that the injected one repeats.
+  struct Copy {
+    uint16_t from = 0;
+    uint16_t to = 0;
+    uint16_t bytes = 0;
+  };
+
+  static constexpr size_t kMostBytes = 4352;  // what a frame buffer holds
+
+  Kind kind = Kind::kNone;
+  uint8_t syndrome = 0;
+  std::vector<std::byte> bytes;
+  std::array<Copy, 4> copies{};
+  // As it was asked, for lists: "nak_access", "rej".
+  std::string_view name;
+  uint16_t reason = 0;  // of "rej"
 };
 
 struct FaultActions {
@@ -59,10 +94,13 @@ struct FaultActions {
   std::vector<FieldChange> changes;
   std::vector<BitFlip> flips;
   bool fixes_icrc = false;  // after changes and flips
+  // With it, `marks_ecn`, `changes` and `flips` concern the injected frame.
+  Injection injection;
 
   bool DoSomething() const {
     return drops || delay_ns != 0 || overtaken_by != 0 || copies != 0 || cut_bytes != 0 ||
-           marks_ecn || !changes.empty() || !flips.empty();
+           marks_ecn || !changes.empty() || !flips.empty() ||
+           injection.kind != Injection::Kind::kNone;
   }
 };
 
@@ -72,15 +110,16 @@ struct FaultSettings {
 };
 
 // X(member, name)
-#define ROCI_FAULT_COUNTERS(X)                                                                   \
-  /* Packets for which all but `nth`, `every`, `chance` and `times` held */                      \
-  X(matched, "matched")                                                                          \
-  X(hit, "hit")                                                                                  \
-  /* Parts of actions without effect: no such field or bit in the packet; no room, or no memory, \
-     for a frame: one to be overtaken passes at once, one to be delayed and copies are lost */   \
-  X(not_there, "not_there")                                                                      \
-  X(no_room, "no_room")                                                                          \
-  /* Packets of more queue pairs than a fault with a PSN distinguishes; they pass */             \
+#define ROCI_FAULT_COUNTERS(X)                                                                    \
+  /* Packets for which all but `nth`, `every`, `chance` and `times` held */                       \
+  X(matched, "matched")                                                                           \
+  X(hit, "hit")                                                                                   \
+  /* Parts of actions without effect: no such field or bit in the packet, or no frame to inject   \
+     can be made from it; no room, or no memory, for a frame: one to be overtaken passes at once, \
+     one to be delayed, copies and injected ones are lost */                                      \
+  X(not_there, "not_there")                                                                       \
+  X(no_room, "no_room")                                                                           \
+  /* Packets of more queue pairs than a fault with a PSN distinguishes; they pass */              \
   X(untracked, "untracked")
 
 struct FaultSnapshot {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "dataplane/types/queue_pair_match.h"
 #include "roce/qp_attributes.h"
 #include "roce/qp_context.h"
 
@@ -36,6 +37,7 @@ struct QueuePairConfig {
   bool is_work_queue = false;
   const XrcTargets* domain = nullptr;  // XRC receive: has the queues that requests may name
   roce::QpLimits limits;
+  QueuePairOrigin origin;  // the device gives its number
 };
 
 // Granted limits and the layout of the memfd, named as in roci_abi_create_qp_response.

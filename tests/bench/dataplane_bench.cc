@@ -9,6 +9,8 @@
 // Environment: THREADS=2 gives the lcore a thread of its own (needs two idle processors; SPIN=1: it
 // never yields). Otherwise program and lcore take turns on one thread and processor time counts,
 // which other load disturbs little. PROFILE=1 times the stages. PROCESS_VM=1 maps no memory.
+// FAULTS=1000: both devices have so many faults that concern other packets: a third names queue
+// pairs, a third PSNs, a third opcodes.
 // PORT_A and PORT_B: devargs of DPDK ports that are joined outside, instead of the wire.
 #include <rte_cycles.h>
 #include <rte_pause.h>
@@ -238,6 +240,22 @@ Node::Config NodeConfig(uint32_t number, const char* port_variable) {
   return config;
 }
 
+// Of each direction one half.
+void AddFaults(Node& node, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    dataplane::FaultSettings settings;
+    settings.actions.drops = true;
+    settings.match.direction =
+        i % 2 == 0 ? dataplane::LinkDirection::kIn : dataplane::LinkDirection::kOut;
+    if (i % 3 == 0) settings.match.filter.qpns = {roce::Qpn(0xE00000 + i)};
+    if (i % 3 == 1) settings.match.psn = 0xF00000 + i;
+    if (i % 3 == 2) {
+      settings.match.filter.opcodes.set(static_cast<size_t>(roce::Opcode::kRcCompareSwap));
+    }
+    if (!node.device().AddFault(settings).ok()) std::abort();
+  }
+}
+
 void Measure(const Options& options, dataplane::Dataplane& dataplane) {
   dataplane::Wire wire(dataplane);
   Node a(dataplane, &wire, NodeConfig(1, "PORT_A"));
@@ -246,6 +264,11 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
   AppCq b_cq(b.client(), 65536);
   const uint64_t before_kilobytes = AnonymousKilobytes();
   Pairs pairs = MakePairs(a, b, a_cq, b_cq, options);
+  if (const char* faults = std::getenv("FAULTS")) {
+    for (Node* node : {&a, &b}) {
+      AddFaults(*node, static_cast<uint32_t>(std::strtoul(faults, nullptr, 0)));
+    }
+  }
   if (options.mode == "idle") {
     std::printf(
         "%.2f KiB per connected queue pair, this program's own bookkeeping included\n",

@@ -4,11 +4,15 @@
 Usage: fault_test.py ROCI ROCID PLUGIN LABORATORY [unittest arguments]
 """
 import json
+import os
 import pathlib
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -50,6 +54,16 @@ class FaultTest(unittest.TestCase):
     def counters(self, device, number=0):
         return json.loads(self.roci('fault', 'list', device, '--json').stdout)[number]['counters']
 
+    def add_many(self, device, faults):
+        """Adds them by the management socket. Returns the last answer."""
+        answer = None
+        for fault in faults:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as manage:
+                manage.connect(os.path.join(self.daemon.runtime_dir, 'manage.sock'))
+                manage.sendall(json.dumps({'command': 'fault', 'device': device, 'add': fault}).encode() + b'\n')
+                answer = json.loads(manage.makefile().readline())
+        return answer
+
     def run_pair(self, *command):
         pair = Pair(self.daemon, ACROSS, list(command))
         self.addCleanup(pair.kill)
@@ -87,7 +101,7 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(self.counters(device)['hit'], 20)
 
     def test_one_packet_is_lost_once(self):
-        device = self.recipe('--pass')
+        device = self.recipe('--pass', '*SEND*')
         self.run_pair(*SEND, '-n', '200')
         counters = self.counters(device)
         self.assertEqual((counters['matched'], counters['hit']), (1, 1))
@@ -123,11 +137,12 @@ class FaultTest(unittest.TestCase):
         done = self.roci('fault', 'del', 'roci0', '1', check=False)
         self.assertEqual((done.returncode, done.stderr), (1, 'roci: roci0 has no fault 1\n'))
         self.assertEqual(self.roci('fault', 'del', 'roci0', 'all').stdout, 'none\n')
-        for _ in range(64):
-            self.roci('fault', 'add', 'roci0', '--ecn')
+        answer = self.add_many('roci0', [{'ecn': True}] * 1024)
+        self.assertEqual(len(answer['result']), 1024)
         done = self.roci('fault', 'add', 'roci0', '--ecn', check=False)
         self.assertEqual(done.returncode, 1)
-        self.assertIn('64 faults, the most possible', done.stderr)
+        self.assertIn('1024 faults, the most possible', done.stderr)
+        self.assertEqual(self.roci('fault', 'del', 'roci0', 'all').stdout, 'none\n')
 
     def test_wrong_words_get_the_nearest_right_one(self):
         for arguments, status, says in (
@@ -143,7 +158,15 @@ class FaultTest(unittest.TestCase):
                 (['add', 'roci0', '--completion', 'read', '--status', 'rem_op_err'], 1, 'nearest is'),
                 (['add', 'roci0', '--completion', 'send', '--status', 'rem_err'], 1, 'nearest is rem_op_err'),
                 (['add', 'roci0', '--completion', 'send'], 1, '"status"'), (['add', 'roci0', '--verb', 'reg_mr', '--delay', '21s'], 2, '20s'),
-                (['add', 'roci0', '--verb', 'reg_mr', '--errno', 'EIO', '--program', 'a_very_long_name'], 1, '15 bytes')):
+                (['add', 'roci0', '--verb', 'reg_mr', '--errno', 'EIO', '--program', 'a_very_long_name'], 1, '15 bytes'),
+                (['add', 'roci0', '--inject', 'nak_acess'], 1, 'nearest is nak_access'),
+                (['add', 'roci0', '--cm', 'req', '--reject', 'stale'], 1, 'nearest is stale_conn'),
+                (['add', 'roci0', '--reject', '8'], 1, '"cm"'), (['add', 'roci0', '--drop', '--peer', 'nobody'], 1, 'address'),
+                (['add', 'roci0', '--verb', 'rdma_conect', '--errno', 'EIO'], 1, 'nearest is rdma_connect'),
+                (['add', 'roci0', '--verb', 'rdma_connect', '--delay', '1s'], 1, 'can only fail'),
+                (['add', 'roci0', '--verb', 'query_device', '--limit', 'max_pq=1'], 1, 'nearest is max_'),
+                (['add', 'roci0', '--completion', 'send', '--overflow', '--delay', '1s'], 1, 'nothing else'),
+                (['add', 'roci0', '--completion', 'send', '--vendor-error', '1'], 1, '"status"')):
             done = self.roci('fault', *arguments, check=False)
             self.assertIn(says, done.stderr, arguments)
             self.assertEqual(done.returncode, status, arguments)
@@ -205,7 +228,7 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(await_(lambda: self.port('roci0')['state'] == 'active'))
 
     def test_a_completion_reports_an_error(self):
-        device = self.recipe('--completion')
+        device = self.recipe('--completion', '--status')
         output = self.client_of(*SEND, '-n', '5000')
         self.assertIn('Failed status 11', output)
         self.assertRegex(output, r'ccnt=99\b')
@@ -247,7 +270,7 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(await_(lambda: not self.daemon.show('apps')))
 
     def test_a_lost_message_of_the_connection_manager_is_repeated(self):
-        device = self.recipe('--cm')
+        device = self.recipe('--cm', '--drop')
         server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '3')
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
@@ -258,8 +281,130 @@ class FaultTest(unittest.TestCase):
         self.assertTrue(ended_well(client.returncode, output), (client.returncode, output))
         self.assertEqual((self.counters(device)['hit'], self.counters(device)['matched'] >= 2), (1, True))
 
+    def test_a_connection_is_rejected_with_a_chosen_reason(self):
+        device = self.recipe('--reject')
+        client = self.daemon.start('ucmatose', '-s', ADDRESSES[0], '-b', ADDRESSES[1])
+        self.addCleanup(client.kill)
+        self.assertIn('RDMA_CM_EVENT_REJECTED, error: 10', client.communicate(timeout=LIMIT_S)[0])
+        self.assertEqual(self.counters(device)['hit'], 1)
+        # The answer of a server: it is told so.
+        self.roci('fault', 'del', device, 'all')
+        self.roci('fault', 'add', 'roci0', '--cm', 'rep', '--reject', '4')
+        server = self.daemon.start('ucmatose', '-b', ADDRESSES[0])
+        self.addCleanup(server.kill)
+        self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
+        client = self.daemon.start('ucmatose', '-s', ADDRESSES[0], '-b', ADDRESSES[1])
+        self.addCleanup(client.communicate)
+        self.addCleanup(client.kill)
+        self.assertIn('RDMA_CM_EVENT_REJECTED, error: 4', server.communicate(timeout=LIMIT_S)[0])
+
+    def test_a_connection_is_ended_by_a_forged_message(self):
+        self.roci('fault', 'add', 'roci0', '--cm', 'rep', '--inject', 'dreq', '--times', '1')
+        server = self.daemon.start('ucmatose', '-b', ADDRESSES[0])
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
+        client = self.daemon.start('ucmatose', '-s', ADDRESSES[0], '-b', ADDRESSES[1])
+        self.addCleanup(client.communicate)
+        self.addCleanup(client.kill)
+        self.assertTrue(await_(lambda: self.counters('roci0')['hit'] == 1))
+        self.assertEqual(self.counters('roci0')['not_there'], 0)
+        # The server takes the DREQ, so that it does not expect the RTU.
+        (device,) = [each for each in self.daemon.show('counters') if each['device'] == 'roci0']
+        (reasons,) = [each for each in device.values() if isinstance(each, dict) and 'unknown_connection' in each]
+        self.assertEqual(reasons['taken'], 2, reasons)
+
+    def test_addresses_and_routes_are_refused(self):
+        self.recipe('rdma_resolve_addr')
+        for event in ('RDMA_CM_EVENT_ADDR_ERROR, error: -113', 'RDMA_CM_EVENT_ROUTE_ERROR, error: -22'):
+            client = self.daemon.start('ucmatose', '-s', ADDRESSES[0], '-b', ADDRESSES[1])
+            self.addCleanup(client.kill)
+            self.assertIn(event, client.communicate(timeout=LIMIT_S)[0])
+            self.assertEqual(self.counters('roci1')['hit'], 1)
+            self.roci('fault', 'del', 'roci1', 'all')
+            self.roci('fault', 'add', 'roci1', '--verb', 'rdma_resolve_route', '--errno', 'EINVAL')
+
+    def test_an_injected_nak(self):
+        device = self.recipe('nak_access', '--inject')
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertEqual((self.counters(device)['hit'], self.counters(device)['not_there']), (1, 0))
+
+    def test_an_injected_stale_packet(self):
+        device = self.recipe('stale')
+        self.run_pair(*SEND, '-n', '200')
+        self.assertEqual((self.counters(device)['hit'], self.counters(device)['not_there']), (1, 0))
+
+    def test_a_recorded_frame_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'run.pcapng')
+            command = [PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', 'roci1', '--opcode', 'RC_SEND_ONLY', '-w', path]
+            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as capture:
+                self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
+                self.run_pair(*SEND, '-n', '20')
+                capture.send_signal(signal.SIGINT)
+                capture.communicate(timeout=LIMIT_S)
+            (recipe,) = [each for each in recipes() if '--replay' in each]
+            self.roci(*[os.path.join(folder, word) if word.startswith('run.pcapng') else word for word in recipe])
+            self.run_pair(*SEND, '-n', '100')
+            self.assertEqual((self.counters('roci1')['hit'], self.counters('roci1')['not_there']), (1, 0))
+            for word, says in (('run.pcapng', 'FILE:N'), ('run.pcapng:0', 'FILE:N'), ('run.pcapng:99999', 'no frame 99999'), ('none:1', 'No such file')):
+                done = self.roci('fault', 'add', 'roci1', '--replay', os.path.join(folder, word), check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(says, done.stderr)
+
+    def test_the_first_queue_pair_of_a_program(self):
+        device = self.recipe('--created')
+        self.run_pair('ib_write_bw', '-x', '1', '-F', '-n', '50')
+        self.assertEqual(self.counters(device)['matched'], 0)
+        self.run_pair(*SEND, '-n', '200')
+        self.assertTrue(await_(lambda: self.roci('fault', 'list', device).stdout == 'none\n'), 'deleted with the queue pair')
+        # By process number; of all its queue pairs.
+        pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        apps = lambda: [each for each in self.daemon.show('apps') if each['device'] == 'roci1']
+        self.assertTrue(await_(apps))
+        (app,) = apps()
+        self.roci('fault', 'add', 'roci1', '--delay', '1us', '--program', str(app['pid']))
+        self.roci('fault', 'add', 'roci1', '--drop', '--program', '4194303')
+        self.assertTrue(await_(lambda: self.counters('roci1')['hit'] > 10))
+        self.assertEqual(self.counters('roci1', 1)['matched'], 0)
+
+    def test_a_completion_is_late_or_has_no_event_or_does_not_fit(self):
+        late, lost, full = (each for each in recipes() if '--completion' in each and '--status' not in each)
+        self.roci(*late)
+        began = time.monotonic()
+        self.run_pair(*SEND, '-n', '100')
+        self.assertGreater(time.monotonic() - began, 0.3)
+        self.assertEqual(self.counters('roci1')['hit'], 1)
+        self.roci('fault', 'del', 'roci1', 'all')
+        self.roci(*lost)
+        pair = Pair(self.daemon, ACROSS, ['ibv_rc_pingpong', '-g', '1', '-e', '-n', '100'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        self.assertTrue(await_(lambda: self.counters('roci0')['hit'] == 1))
+        self.assertEqual([cq['comp_events'] for cq in self.daemon.show('cqs') if cq['device'] == 'roci0'], [0])
+        pair.kill()
+        self.roci('fault', 'del', 'roci0', 'all')
+        self.roci(*full)
+        pair = Pair(self.daemon, ACROSS, [*SEND, '-n', '1000'])
+        self.addCleanup(pair.kill)
+        pair.connect()
+        self.assertTrue(await_(lambda: any(cq['overflowed'] for cq in self.daemon.show('cqs') if cq['device'] == 'roci1')))
+        self.assertEqual(self.counters('roci1')['hit'], 1)
+
+    def test_a_vendor_error(self):
+        self.roci('fault', 'add', 'roci1', '--completion', 'send', '--status', 'rem_op_err', '--vendor-error', '0x77', '--nth', '10')
+        self.assertRegex(self.client_of(*SEND, '-n', '100'), r'Failed status 11.*0x77')
+
+    def test_smaller_limits(self):
+        device = self.recipe('--limit')
+        output, _ = self.daemon.start('ibv_devinfo', '-v', '-d', device).communicate(timeout=LIMIT_S)
+        self.assertRegex(output, r'max_qp:\s+16\n')
+        self.assertRegex(output, r'max_cqe:\s+255\n')
+
     def test_every_command_of_the_document_is_accepted(self):
-        commands = recipes()
+        commands = [each for each in recipes() if '--replay' not in each]  # it needs a capture
         self.assertGreater(len(commands), 10)
         for command in commands:
             self.roci(*command)

@@ -270,12 +270,16 @@ void AppendNumbers(const Json& numbers, bool with_zeros, std::string& out) {
   }
 }
 
+constexpr size_t kMostWordBytes = 200;
+
 // An impairment or a fault, one word each: "loss=0.01".
 std::string RuleWords(const Json& rule) {
   std::string out = Field(rule, "direction");
   for (const auto& [name, value] : rule.items()) {
     if (name == "direction" || name == "counters" || name == "fault") continue;
-    absl::StrAppend(&out, " ", name, "=", value.is_array() ? ListText(value) : Text(value));
+    std::string text = value.is_array() ? ListText(value) : Text(value);
+    if (text.size() > kMostWordBytes) text = text.substr(0, kMostWordBytes) + "...";  // a frame
+    absl::StrAppend(&out, " ", name, "=", text);
   }
   return out;
 }

@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
+
+#include "verbs_provider/abi/session_device.h"
 
 namespace roci::control {
 namespace {
@@ -30,6 +35,61 @@ TEST(CallFaultsTest, NamesArePatternsOfVerbs) {
   for (const uint32_t internal :
        {ROCI_ABI_UNSHARE_RANGE, ROCI_ABI_RETURN_EVENTS, ROCI_ABI_NAME_CONTEXT, ROCI_ABI_ATTACH}) {
     EXPECT_FALSE(CommandsOf("*").test(internal)) << internal;
+  }
+}
+
+TEST(CallFaultsTest, LibrdmacmsCallsHaveAPrefixThatPatternsMustHave) {
+  EXPECT_FALSE(HasCmCommands(CommandsOf("*")));
+  EXPECT_FALSE(HasCmCommands(CommandsOf("r*")));
+  EXPECT_TRUE(HasCmCommands(CommandsOf("rdma_*")));
+  EXPECT_EQ(CommandsOf("rdma_resolve_addr").count(), 2u) << "the old and the new command";
+  EXPECT_EQ(CommandsOf("rdma_connect").count(), 1u);
+  EXPECT_TRUE(CommandsOf("rdma_post_send").none());
+}
+
+TEST(CallFaultsTest, OnlyTheProcessOfTheNumber) {
+  CallFaults faults;
+  CallFaultSettings settings = Failing("rdma_connect", ECONNREFUSED);
+  settings.program.pid = 7;
+  ASSERT_TRUE(faults.Add(1, settings, kNow).ok());
+  const auto error_of = [&](uint32_t pid) {
+    uint32_t command = 0;
+    while (!settings.commands.test(command)) ++command;
+    return faults.Apply(command, "a", kNow, pid).error;
+  };
+  EXPECT_EQ(error_of(8), 0);
+  EXPECT_EQ(error_of(7), ECONNREFUSED);
+}
+
+TEST(CallFaultsTest, LimitsOfAnswersAreLoweredNeverRaised) {
+  const auto limit = [](std::string_view name, uint64_t most) {
+    for (const AnswerLimit& each : AnswerLimits()) {
+      if (each.name == name) return LoweredLimit{&each, most};
+    }
+    ADD_FAILURE() << name;
+    return LoweredLimit{AnswerLimits().data(), 0};
+  };
+  roci_abi_query_device_response device{};
+  device.max_qp = 100;
+  device.max_cq = 50;
+  device.max_mr_size = 1ull << 40;
+  roci_abi_query_port_response port{};
+  port.pkey_table_length = 16;
+  port.max_message_size = 1u << 30;
+  const LoweredLimit limits[] = {limit("max_qp", 7), limit("max_cq", 70),
+                                 limit("max_mr_size", 4096), limit("pkey_tbl_len", 2),
+                                 limit("max_msg_sz", 1024)};
+  LowerLimits(limits, ROCI_ABI_QUERY_DEVICE, std::as_writable_bytes(std::span(&device, 1)));
+  EXPECT_EQ(device.max_qp, 7u);
+  EXPECT_EQ(device.max_cq, 50u);
+  EXPECT_EQ(device.max_mr_size, 4096u);
+  LowerLimits(limits, ROCI_ABI_QUERY_PORT, std::as_writable_bytes(std::span(&port, 1)));
+  EXPECT_EQ(port.pkey_table_length, 2u);
+  EXPECT_EQ(port.max_message_size, 1024u);
+  std::array<std::byte, 8> shorter{};
+  LowerLimits(limits, ROCI_ABI_QUERY_PORT, shorter);
+  for (const AnswerLimit& each : AnswerLimits()) {
+    EXPECT_TRUE(each.bytes == 2 || each.bytes == 4 || each.bytes == 8) << each.name;
   }
 }
 
@@ -75,7 +135,7 @@ TEST(CallFaultsTest, HitTheOccasionsThatFaultsOfPacketsHit) {
 TEST(CallFaultsTest, OnlyProgramsOfTheNameAndInTheTime) {
   CallFaults faults;
   CallFaultSettings settings = Failing("*", EIO);
-  settings.program = "rping";
+  settings.program.name = "rping";
   settings.when.after_ns = 10;
   settings.when.for_ns = 5;
   ASSERT_TRUE(faults.Add(1, settings, kNow).ok());

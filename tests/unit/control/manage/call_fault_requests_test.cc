@@ -15,6 +15,8 @@ TEST(CallFaultRequestsTest, AFaultIsDescribedAsItWasAsked) {
   for (const char* text :
        {R"({"verb":"reg_mr","errno":"ENOMEM"})",
         R"({"verb":"create_*","program":"rping","nth":3,"times":2,"errno":"EAGAIN"})",
+        R"({"verb":"rdma_connect","pid":77,"errno":"ECONNREFUSED"})",
+        R"({"verb":"query_*","limit":["max_qp=16","max_msg_sz=4096"],"every":2})",
         R"({"verb":"modify_qp","delay_ns":20000000000,"chance":0.5,"seed":3,"after_ns":1})"}) {
     Json asked = Json::parse(text);
     ASSERT_TRUE(IsCallFault(asked));
@@ -44,6 +46,15 @@ TEST(CallFaultRequestsTest, WrongWordsAreRefusedWithTheReason) {
         Case{R"({"verb":"reg_mr","errno":"ENOMEN"})", "errno(3)"},
         Case{R"({"verb":"reg_mr","errno":0})", "errno(3)"},
         Case{R"({"verb":"reg_mr","errno":100000})", "errno(3)"},
+        Case{R"({"verb":"rdma_conect","errno":"EIO"})", "nearest is rdma_connect"},
+        Case{R"({"verb":"rdma_connect","delay_ns":1})", "can only fail"},
+        Case{R"({"verb":"rdma_connect","limit":["max_qp=1"]})", "needs the verb query_device"},
+        Case{R"({"verb":"query_device","limit":["max_pq=1"]})", "nearest is max_p"},
+        Case{R"({"verb":"query_device","limit":["max_msg_sz=1"]})", "nearest is"},
+        Case{R"({"verb":"query_device","limit":["max_qp"]})", "LIMIT=NUMBER"},
+        Case{R"({"verb":"query_device","limit":["max_qp=-1"]})", "LIMIT=NUMBER"},
+        Case{R"({"verb":"query_device","limit":"max_qp=1"})", "a list"},
+        Case{R"({"verb":"reg_mr","errno":"EIO","pid":0})", "1 or more"},
         Case{R"({"verb":"reg_mr","errno":"EIO","drop":true})", "no \"drop\""},
         Case{R"({"verb":"reg_mr","errno":"EIO","nth":0})", "1 or more"},
         Case{R"({"verb":"reg_mr","errno":"EIO","program":1})", "program"},

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,8 +25,10 @@ namespace {
 
 using dataplane::Fault;
 using dataplane::FaultFate;
+using dataplane::FaultFrame;
 using dataplane::FaultLane;
 using dataplane::FaultSettings;
+using dataplane::FaultTable;
 using dataplane::LinkDirection;
 using dataplane::LinkTap;
 using dataplane::PacketPart;
@@ -33,6 +36,7 @@ using Bytes = std::vector<std::byte>;
 
 const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 constexpr uint32_t kQpn = 5;
+constexpr uint32_t kOwnQpn = 9;
 constexpr size_t kPayloadBytes = 8;
 
 Bytes Datagram(uint32_t qpn, const Bytes& payload) {
@@ -76,11 +80,18 @@ uint64_t FieldOf(const Bytes& frame, std::string_view name) {
   return roce::ReadField(dataplane::FromBth(frame), *roce::FindPacketField(name)).value_or(~0ull);
 }
 
+FaultFrame FrameOf(Bytes& bytes, LinkDirection direction = LinkDirection::kOut) {
+  return {.bytes = bytes,
+          .transport_offset = bytes.size() - dataplane::FromBth(bytes).size(),
+          .direction = direction};
+}
+
 // As LinkTap calls it, which passes packets only.
-FaultFate Apply(FaultLane& lane, Bytes& frame, uint64_t now_ns = 0) {
+FaultFate Apply(FaultLane& lane, Bytes& bytes, uint64_t now_ns = 0) {
   FaultFate fate;
-  const size_t transport = dataplane::FromBth(frame).size();
-  if (transport != 0) lane.Apply(frame, std::span(frame).last(transport), now_ns, fate);
+  FaultFrame frame = FrameOf(bytes);
+  frame.now_ns = now_ns;
+  if (frame.transport_offset != bytes.size()) lane.Apply(frame, fate);
   return fate;
 }
 
@@ -347,12 +358,50 @@ class FaultTapTest : public ::testing::Test {
   explicit FaultTapTest(LinkDirection direction = LinkDirection::kOut) : direction_(direction) {}
 
   void Use(const FaultSettings& settings) {
+    table_.reset();
     fault_.emplace(settings, 0);
     lane_.emplace(*fault_);
-    tap_.AddFault(kShard, settings.match.direction, *lane_);
+    UseLanes({&*lane_});
   }
-  void TearDown() override {
-    if (lane_.has_value()) tap_.RemoveFault(kShard, *lane_);
+  void UseLanes(std::vector<FaultLane*> lanes) {
+    std::vector<FaultTable::Entry> entries;
+    for (FaultLane* lane : lanes) entries.push_back({lane, lane->match().filter.qpns});
+    auto table = std::make_unique<FaultTable>(entries);
+    tap_.UseFaults(kShard, lanes.front()->match().direction, table.get());
+    table_ = std::move(table);
+  }
+  void UseNone() { tap_.UseFaults(kShard, direction_, nullptr); }
+
+  // A lane with one queue pair, connected to kQpn.
+  dataplane::LaneView View() {
+    return {
+        .lane = this,
+        .origin_of = [](const void* self, roce::Qpn qpn) -> const dataplane::QueuePairOrigin* {
+          if (qpn != roce::Qpn(kOwnQpn)) return nullptr;
+          return &static_cast<const FaultTapTest*>(self)->origin_;
+        },
+        .peer_of = [](const void*,
+                      roce::Qpn qpn) { return roce::Qpn(qpn == roce::Qpn(kOwnQpn) ? kQpn : 0); },
+        .lcore_of = [](const void*, roce::Qpn) { return uint8_t{0}; }};
+  }
+
+  // Passes the frames through the tap. Returns those that come out now.
+  std::vector<Bytes> Pass(LinkDirection direction, const std::vector<Bytes>& in) {
+    std::vector<rte_mbuf*> frames(64);
+    std::vector<uint8_t> to(64);
+    for (size_t i = 0; i < in.size(); ++i) frames[i] = MakeFrame(in[i]);
+    const auto count = static_cast<uint32_t>(in.size());
+    const uint32_t left = direction == LinkDirection::kOut
+                              ? tap_.Send(frames.data(), to.data(), count, 64)
+                              : tap_.Receive(frames.data(), count, 64);
+    tap_.Sent(0);
+    std::vector<Bytes> out;
+    for (uint32_t i = 0; i < left; ++i) {
+      const auto* const first = rte_pktmbuf_mtod(frames[i], const std::byte*);
+      out.emplace_back(first, first + frames[i]->data_len);
+      rte_pktmbuf_free(frames[i]);
+    }
+    return out;
   }
 
   // Sends frames with these PSNs in one burst. Returns the PSNs that come out.
@@ -378,6 +427,7 @@ class FaultTapTest : public ::testing::Test {
 
   static rte_mbuf* MakeFrame(const Bytes& bytes) {
     rte_mbuf* frame = rte_pktmbuf_alloc(TestDataplane().frames().mempool());
+    frame->hash.usr = kOwnQpn;
     std::memcpy(rte_pktmbuf_append(frame, static_cast<uint16_t>(bytes.size())), bytes.data(),
                 bytes.size());
     return frame;
@@ -385,9 +435,11 @@ class FaultTapTest : public ::testing::Test {
 
   const LinkDirection direction_;
   uint64_t now_ns_ = 0;
-  LinkTap tap_{0, &now_ns_, TestDataplane().frames().mempool()};
+  dataplane::QueuePairOrigin origin_;  // of kOwnQpn
+  LinkTap tap_{0, &now_ns_, TestDataplane().frames().mempool(), View()};
   std::optional<Fault> fault_;
   std::optional<FaultLane> lane_;
+  std::unique_ptr<FaultTable> table_;
   size_t last_bytes_ = 0;
 };
 
@@ -397,7 +449,7 @@ TEST_F(FaultTapTest, DropsDuplicatesDelaysAndCuts) {
   settings.actions.copies = 2;
   Use(settings);
   EXPECT_EQ(Send({0, 1, 2}), (Psns{0, 1, 2, 1, 1}));
-  tap_.RemoveFault(kShard, *lane_);
+  UseNone();
   settings.actions = {};
   settings.actions.delay_ns = 100;
   Use(settings);
@@ -406,13 +458,13 @@ TEST_F(FaultTapTest, DropsDuplicatesDelaysAndCuts) {
   EXPECT_EQ(Send({}), Psns{});
   now_ns_ = 100;
   EXPECT_EQ(Send({}), Psns{1});
-  tap_.RemoveFault(kShard, *lane_);
+  UseNone();
   settings.actions = {};
   settings.actions.cut_bytes = 5;
   Use(settings);
   EXPECT_EQ(Send({1}), Psns{1});
   EXPECT_EQ(last_bytes_, Packet(roce::Opcode::kRcSendOnly, 1).size() - 5);
-  tap_.RemoveFault(kShard, *lane_);
+  UseNone();
   Use(Drop());
   EXPECT_EQ(Send({0, 1, 2}), Psns{});
 }
@@ -448,7 +500,7 @@ TEST_F(FaultTapTest, APacketThatNothingOvertakesGoesOnInTheEnd) {
   now_ns_ = dataplane::OvertakenFrames::kMostNs;
   EXPECT_TRUE(tap_.SendIsDue());
   EXPECT_EQ(Send({}), Psns{1});
-  tap_.RemoveFault(kShard, *lane_);
+  UseNone();
   EXPECT_TRUE(tap_.IsIdle());
 }
 
@@ -487,12 +539,307 @@ TEST_F(FaultTapTest, WithoutRoomTheFaultThatCopiesCounts) {
   settings.actions.delay_ns = 1000;
   Fault copies(settings, 0);
   FaultLane lane(copies);
-  tap_.AddFault(kShard, settings.match.direction, lane);
+  UseLanes({&*lane_, &lane});
   const uint32_t held = dataplane::DelayQueue::kCapacity / (settings.actions.copies + 1);
   for (uint32_t i = 0; i <= held; ++i) EXPECT_EQ(Send({i}), Psns{});
   EXPECT_EQ(fault_->Snapshot().no_room, 0u);
   EXPECT_GT(copies.Snapshot().no_room, 0u);
-  tap_.RemoveFault(kShard, lane);
+}
+
+// ---- Which queue pairs ----
+
+TEST_F(FaultTapTest, NamesTheQueuePairThatSends) {
+  FaultSettings settings = Drop();
+  settings.match.filter.qpns = {roce::Qpn(kOwnQpn)};
+  Use(settings);
+  EXPECT_EQ(Send({1}), Psns{}) << "sent by it, to another";
+  settings.match.filter.qpns = {roce::Qpn(kQpn)};
+  Use(settings);
+  EXPECT_EQ(Send({1}), Psns{}) << "sent to it";
+  settings.match.filter.qpns = {roce::Qpn(kQpn + 1)};
+  Use(settings);
+  EXPECT_EQ(Send({1}), Psns{1});
+  settings.match.filter.qpns = {roce::Qpn(kOwnQpn)};
+  settings.match.filter.opcodes.set(static_cast<size_t>(roce::Opcode::kRcWriteOnly));
+  Use(settings);
+  EXPECT_EQ(Send({1}), Psns{1}) << "another opcode";
+}
+
+TEST_F(FaultTapTest, NamesTheProgramOfTheQueuePair) {
+  origin_.SetProgram("a_program_of_a_name_that_is_cut", 7);
+  FaultSettings settings = Drop();
+  const auto is_hit = [&](const char* name, uint32_t pid) {
+    settings.match.queue_pair.program = {.name = name, .pid = pid};
+    Use(settings);
+    return Send({1}).empty();
+  };
+  EXPECT_TRUE(is_hit("a_program_of_a_", 0));
+  EXPECT_TRUE(is_hit("", 7));
+  EXPECT_TRUE(is_hit("a_program_of_a_", 7));
+  EXPECT_FALSE(is_hit("a_program", 0));
+  EXPECT_FALSE(is_hit("", 8));
+  EXPECT_FALSE(is_hit("a_program_of_a_", 8));
+}
+
+TEST_F(FaultTapTest, NamesTheNthQueuePairThatIsCreated) {
+  FaultSettings settings = Drop();
+  settings.match.queue_pair = {.program = {.name = "rping"}, .created = 2};
+  Use(settings);
+  origin_.SetProgram("rping", 1);
+  origin_.number = 8;
+  EXPECT_EQ(Send({1}), Psns{1}) << "it was there before";
+  dataplane::QueuePairOrigin other = origin_;
+  other.SetProgram("ucmatose", 1);
+  for (const uint64_t number : {5, 6}) {
+    other.number = number;
+    fault_->choice.NoteCreated(other);
+  }
+  dataplane::QueuePairOrigin first = origin_;
+  first.number = 7;
+  fault_->choice.NoteCreated(first);
+  EXPECT_EQ(Send({1}), Psns{1});
+  fault_->choice.NoteCreated(origin_);
+  EXPECT_EQ(Send({1}), Psns{}) << "the second of its program";
+  EXPECT_TRUE(fault_->choice.Named(origin_));
+  EXPECT_FALSE(fault_->choice.Named(first));
+  origin_.number = 9;
+  fault_->choice.NoteCreated(origin_);
+  EXPECT_EQ(Send({1}), Psns{1}) << "the third";
+}
+
+TEST(FaultMatchTest, TheAddressAtTheOtherEnd) {
+  for (const bool is_ipv6 : {false, true}) {
+    Bytes bytes = Packet(roce::Opcode::kRcSendOnly, 1, kQpn, is_ipv6);
+    const roce::Gid from = is_ipv6 ? roce::Gid{{0xFD, 1}} : roce::Gid::FromIpv4({{10, 0, 0, 1}});
+    const roce::Gid to = is_ipv6 ? roce::Gid{{0xFD, 2}} : roce::Gid::FromIpv4({{10, 0, 0, 2}});
+    const auto is_hit = [&](LinkDirection direction, const roce::Gid& peer) {
+      FaultSettings settings = Drop();
+      settings.match.direction = direction;
+      settings.match.peer = peer;
+      Fault fault(settings, 0);
+      FaultLane lane(fault);
+      FaultFate fate;
+      lane.Apply(FrameOf(bytes, direction), fate);
+      return fate.is_dropped;
+    };
+    EXPECT_TRUE(is_hit(LinkDirection::kOut, to));
+    EXPECT_FALSE(is_hit(LinkDirection::kOut, from));
+    EXPECT_TRUE(is_hit(LinkDirection::kIn, from));
+    EXPECT_FALSE(is_hit(LinkDirection::kIn, to));
+  }
+}
+
+// ---- Many faults ----
+
+// A table finds the faults that apply one after the other would find.
+TEST(FaultTableTest, FindsWhatEachFaultAloneWouldMatch) {
+  std::vector<FaultSettings> all;
+  for (uint32_t i = 0; i < FaultTable::kMost; ++i) {
+    FaultSettings settings;
+    settings.actions.copies = 1;
+    if (i % 3 == 0) settings.match.filter.qpns = {roce::Qpn(i % 50), roce::Qpn(i)};
+    if (i % 5 == 0) settings.match.psn = i % 70;
+    if (i % 7 == 0) settings.match.filter.opcodes.set(i % 24);
+    if (i % 11 == 0) settings.match.filter.peers = {roce::Qpn(3 * i)};
+    if (i % 13 == 0) settings.match.psn_from_first = settings.match.psn.has_value();
+    if (i % 17 == 0) settings.match.cm_message = 0x10;
+    all.push_back(settings);
+  }
+  std::vector<std::unique_ptr<Fault>> together, alone;
+  std::vector<std::unique_ptr<FaultLane>> together_lanes, alone_lanes;
+  std::vector<FaultTable::Entry> entries;
+  for (const FaultSettings& settings : all) {
+    together.push_back(std::make_unique<Fault>(settings, 0));
+    together_lanes.push_back(std::make_unique<FaultLane>(*together.back()));
+    alone.push_back(std::make_unique<Fault>(settings, 0));
+    alone_lanes.push_back(std::make_unique<FaultLane>(*alone.back()));
+    entries.push_back({together_lanes.back().get(), settings.match.filter.qpns});
+  }
+  const FaultTable table(entries);
+  uint64_t hits = 0;
+  for (uint32_t i = 0; i < 3000; ++i) {
+    Bytes bytes = i % 10 == 0 ? Datagram(i % 4, Bytes(256, std::byte{0x10}))
+                              : Packet(static_cast<roce::Opcode>(i % 18), i % 80, i % 60);
+    FaultFrame frame = FrameOf(bytes, i % 2 == 0 ? LinkDirection::kIn : LinkDirection::kOut);
+    frame.own = roce::Qpn(i % 61);
+    FaultFate one, each;
+    table.VisitAll(frame, [&](FaultLane& lane) {
+      lane.Apply(frame, one);
+      return true;
+    });
+    for (const auto& lane : alone_lanes) lane->Apply(frame, each);
+    EXPECT_EQ(one.copies, each.copies) << i;
+    hits += each.copies;
+  }
+  EXPECT_GT(hits, 10'000u);
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(together[i]->Snapshot().matched, alone[i]->Snapshot().matched) << i;
+  }
+}
+
+TEST(FaultTableTest, AFaultSeesWhatEarlierOnesHaveChanged) {
+  FaultSettings change;
+  change.actions.changes = {{roce::FindPacketField("bth.psn"), false, 7}};
+  FaultSettings wanted = Drop();
+  wanted.match.psn = 7;
+  FaultSettings former = Drop();
+  former.match.psn = 1;
+  Fault faults[] = {Fault(former, 0), Fault(change, 0), Fault(former, 0), Fault(wanted, 0)};
+  std::vector<FaultLane> lanes;
+  lanes.reserve(4);
+  std::vector<FaultTable::Entry> entries;
+  for (Fault& fault : faults) entries.push_back({&lanes.emplace_back(fault), {}});
+  const FaultTable table(std::span<const FaultTable::Entry>(entries).subspan(1));
+  Bytes bytes = Packet(roce::Opcode::kRcSendOnly, 1);
+  FaultFate fate;
+  table.VisitAll(FrameOf(bytes), [&](FaultLane& lane) {
+    lane.Apply(FrameOf(bytes), fate);
+    return !fate.is_dropped;
+  });
+  EXPECT_TRUE(fate.is_dropped);
+  EXPECT_EQ(faults[2].Snapshot().matched, 0u);
+  EXPECT_EQ(faults[3].Snapshot().hit, 1u);
+}
+
+TEST(FaultTableTest, AQueuePairThatIsGoneIsNotNamedAnyMore) {
+  FaultSettings settings = Drop();
+  settings.match.filter.qpns = {roce::Qpn(kQpn), roce::Qpn(kQpn + 1)};
+  Fault fault(settings, 0);
+  FaultLane lane(fault);
+  const std::vector<roce::Qpn> left = {roce::Qpn(kQpn + 1)};
+  const std::vector<FaultTable::Entry> entries = {{&lane, left}};
+  const FaultTable table(entries);
+  for (const uint32_t qpn : {kQpn, kQpn + 1}) {
+    Bytes bytes = Packet(roce::Opcode::kRcSendOnly, 1, qpn);
+    FaultFate fate;
+    table.VisitAll(FrameOf(bytes), [&](FaultLane& each) {
+      each.Apply(FrameOf(bytes), fate);
+      return true;
+    });
+    EXPECT_EQ(fate.is_dropped, qpn == kQpn + 1);
+  }
+}
+
+// ---- Injected frames ----
+
+FaultSettings Inject(dataplane::Injection::Kind kind, uint8_t syndrome = 0) {
+  FaultSettings settings;
+  settings.actions.injection.kind = kind;
+  settings.actions.injection.syndrome = syndrome;
+  return settings;
+}
+
+TEST_F(FaultTapTest, AnswersToARequestGoBackToItsSender) {
+  constexpr uint8_t kNakAccess = 0x62;
+  for (const LinkDirection direction : {LinkDirection::kOut, LinkDirection::kIn}) {
+    for (const bool is_cnp : {false, true}) {
+      FaultSettings settings = Inject(
+          is_cnp ? dataplane::Injection::Kind::kCnp : dataplane::Injection::Kind::kNak, kNakAccess);
+      settings.match.direction = direction;
+      Use(settings);
+      const bool is_out = direction == LinkDirection::kOut;
+      const Bytes request = Packet(roce::Opcode::kRcSendOnly, 7, is_out ? kQpn : kOwnQpn);
+      EXPECT_EQ(Pass(direction, {request}).size(), 1u) << "the packet passes";
+      const LinkDirection back = is_out ? LinkDirection::kIn : LinkDirection::kOut;
+      const std::vector<Bytes> answers = Pass(back, {});
+      ASSERT_EQ(answers.size(), 1u);
+      EXPECT_TRUE(IcrcIsRight(answers[0]));
+      roce::Packet packet;
+      ASSERT_EQ(roce::ParsePacket(answers[0], packet), roce::DropReason::kNone);
+      EXPECT_EQ(packet.info->opcode, is_cnp ? roce::Opcode::kCnp : roce::Opcode::kRcAcknowledge);
+      EXPECT_EQ(packet.dest_qpn, roce::Qpn(is_out ? kOwnQpn : kQpn));
+      EXPECT_EQ(packet.src_gid, roce::Gid::FromIpv4({{10, 0, 0, 2}})) << "the way back";
+      if (!is_cnp) {
+        EXPECT_EQ(packet.psn, roce::Psn(7));
+        EXPECT_EQ(packet.ext.aeth.syndrome, kNakAccess);
+      }
+      UseNone();
+    }
+  }
+}
+
+TEST_F(FaultTapTest, AnswersBesideAResponseGoInFrontOfIt) {
+  FaultSettings settings = Inject(dataplane::Injection::Kind::kNak, 0x60);
+  settings.match.psn = 2;
+  settings.actions.changes = {{roce::FindPacketField("aeth.syndrome"), false, 0x24}};
+  settings.actions.fixes_icrc = true;
+  Use(settings);
+  const auto ack = [](uint32_t psn) { return Packet(roce::Opcode::kRcAcknowledge, psn); };
+  const std::vector<Bytes> out = Pass(LinkDirection::kOut, {ack(1), ack(2), ack(3)});
+  ASSERT_EQ(out.size(), 4u);
+  EXPECT_EQ(out[0], ack(1));
+  EXPECT_EQ(FieldOf(out[1], "aeth.syndrome"), 0x24u) << "changed, not the packet";
+  EXPECT_EQ(FieldOf(out[1], "bth.psn"), 2u);
+  EXPECT_TRUE(IcrcIsRight(out[1]));
+  EXPECT_EQ(out[2], ack(2));
+  EXPECT_EQ(out[3], ack(3));
+  // Instead of the packet.
+  settings.actions.drops = true;
+  Use(settings);
+  EXPECT_EQ(Pass(LinkDirection::kOut, {ack(1), ack(2), ack(3)}).size(), 3u);
+}
+
+TEST_F(FaultTapTest, AStaleDuplicateIsTheFirstPacketThatMatched) {
+  FaultSettings settings = Inject(dataplane::Injection::Kind::kStale);
+  settings.match.when.nth = 3;
+  settings.match.when.times = 1;
+  Use(settings);
+  EXPECT_EQ(Send({5, 6}), (Psns{5, 6}));
+  EXPECT_EQ(Send({7, 8}), (Psns{5, 7, 8}));
+  EXPECT_EQ(Send({9}), Psns{9});
+}
+
+TEST_F(FaultTapTest, AFrameOfACaptureIsSentAsItIs) {
+  FaultSettings settings = Inject(dataplane::Injection::Kind::kFrame);
+  settings.actions.injection.bytes = Bytes(60, std::byte{0xAB});
+  settings.match.psn = 1;
+  Use(settings);
+  const std::vector<Bytes> out = Pass(LinkDirection::kOut, {Packet(roce::Opcode::kRcSendOnly, 1)});
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0], settings.actions.injection.bytes);
+  EXPECT_EQ(fault_->Snapshot().not_there, 0u);
+  // Its fields cannot be changed: it is no RoCE packet.
+  settings.actions.changes = {{roce::FindPacketField("bth.psn"), false, 1}};
+  Use(settings);
+  EXPECT_EQ(Pass(LinkDirection::kOut, {Packet(roce::Opcode::kRcSendOnly, 1)}).size(), 2u);
+  EXPECT_EQ(fault_->Snapshot().not_there, 1u);
+}
+
+TEST_F(FaultTapTest, WhatCannotBeMadeFromAPacketIsCounted) {
+  const auto not_there = [&](const FaultSettings& settings, const Bytes& packet) {
+    Use(settings);
+    EXPECT_EQ(Pass(LinkDirection::kOut, {packet}).size(), 1u);
+    EXPECT_TRUE(Pass(LinkDirection::kIn, {}).empty());
+    return fault_->Snapshot().not_there;
+  };
+  const Bytes datagram = Datagram(kQpn, Bytes(8));  // its source queue pair is 0
+  EXPECT_EQ(not_there(Inject(dataplane::Injection::Kind::kNak), datagram), 1u);
+  EXPECT_EQ(not_there(Inject(dataplane::Injection::Kind::kMad), datagram), 1u);
+  EXPECT_EQ(not_there(Inject(dataplane::Injection::Kind::kCnp), Packet(roce::Opcode::kCnp, 0)), 1u);
+  // IPv6 addresses of two families, which the network may send.
+  Bytes mixed = Packet(roce::Opcode::kRcSendOnly, 1, kQpn, true);
+  std::fill_n(mixed.begin() + roce::EthernetHeader::kBytes + 8, 10, std::byte{0});
+  std::fill_n(mixed.begin() + roce::EthernetHeader::kBytes + 18, 2, std::byte{0xFF});
+  EXPECT_EQ(not_there(Inject(dataplane::Injection::Kind::kCnp), mixed), 1u);
+}
+
+TEST_F(FaultTapTest, DamagedFramesInjectNothingWrong) {
+  using Kind = dataplane::Injection::Kind;
+  for (const Kind kind : {Kind::kCnp, Kind::kNak, Kind::kStale, Kind::kMad, Kind::kFrame}) {
+    FaultSettings settings = Inject(kind);
+    if (kind == Kind::kMad) settings.actions.injection.bytes = Bytes(256);
+    Use(settings);
+    for (const Bytes& whole :
+         {Packet(roce::Opcode::kRcAtomicAcknowledge, 1), Datagram(1, Bytes(256)),
+          Packet(roce::Opcode::kXrcSendOnly, 1, kQpn, true)}) {
+      for (size_t length = roce::EthernetHeader::kBytes; length <= whole.size(); ++length) {
+        Pass(LinkDirection::kOut,
+             {Bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length))});
+        Pass(LinkDirection::kIn, {});
+      }
+    }
+    UseNone();
+  }
 }
 
 }  // namespace

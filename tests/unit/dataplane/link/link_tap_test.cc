@@ -302,7 +302,7 @@ TEST(ImpairmentTest, DeepQueuesMarkAndFullOnesDrop) {
 
 class LinkTapTest : public ::testing::Test {
  protected:
-  LinkTapTest() : tap_(0, &now_, TestDataplane().frames().mempool()) {}
+  LinkTapTest() : tap_(0, &now_, TestDataplane().frames().mempool(), {}) {}
 
   // A frame that contains its number.
   rte_mbuf* Make(uint8_t name) {

@@ -110,6 +110,76 @@ TEST_P(Traffic, NothingSucceedsBehindAFaultOfCompletions) {
   EXPECT_TRUE(a_.device().RemoveCompletionFault(a_.device().CompletionFaults()[0].id));
 }
 
+TEST_P(Traffic, AFaultOfCompletionsDelaysThoseBehindItToo) {
+  constexpr uint64_t kDelayNs = 30'000'000;
+  auto pair = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set();
+  settings.delay_ns = kDelayNs;
+  settings.when.nth = 2;
+  settings.when.times = 1;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  const auto write = [&](uint64_t id) {
+    return ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0);
+  };
+  Complete(pair->a, write(1));
+  const uint64_t began = dataplane::Clock::Monotonic();
+  for (const uint64_t id : {2, 3, 4}) pair->a.Post(write(id));
+  pair->a.Ring();
+  for (const uint64_t id : {2, 3, 4}) {
+    roci_abi_cqe cqe;
+    ASSERT_TRUE(a_cq_.Wait(&cqe));
+    EXPECT_EQ(cqe.wr_id, id);
+    EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kSuccess));
+    EXPECT_GE(dataplane::Clock::Monotonic() - began, kDelayNs);
+  }
+  // The queue goes on as before, and one that is stalled can be destroyed.
+  Complete(pair->a, write(5));
+  EXPECT_TRUE(a_.device().RemoveCompletionFault(a_.device().CompletionFaults()[0].id));
+  settings.when = {};
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  pair->a.Post(write(6));
+  pair->a.Ring();
+}
+
+TEST_P(Traffic, AFaultOfCompletionsChoosesTheVendorError) {
+  auto pair = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set();
+  settings.status = roce::CompletionStatus::kFatal;
+  settings.vendor_error = 0x77;
+  settings.when.nth = 2;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  for (const uint64_t id : {1, 2}) {
+    pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
+  }
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.vendor_error, 0u);
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.vendor_error, 0x77u);
+  EXPECT_EQ(cqe.status, static_cast<uint8_t>(roce::CompletionStatus::kFatal));
+}
+
+TEST_P(Traffic, AFaultOfCompletionsOverflowsTheQueue) {
+  auto pair = MakePair(roce::QpType::kRc);
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set();
+  settings.overflows = true;
+  settings.when.nth = 2;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  for (const uint64_t id : {1, 2, 3}) {
+    pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
+  }
+  pair->a.Ring();
+  roci_abi_cqe cqe;
+  ASSERT_TRUE(a_cq_.Wait(&cqe));
+  EXPECT_EQ(cqe.wr_id, 1u);
+  EXPECT_FALSE(a_cq_.Wait(&cqe, 20));
+  EXPECT_TRUE(a_cq_.cq()->overflowed());
+}
+
 TEST_P(Traffic, AFaultOfCompletionsGoesWithItsQueuePair) {
   auto pair = MakePair(roce::QpType::kRc);
   dataplane::CompletionFaultSettings settings;
