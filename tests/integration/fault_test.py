@@ -362,7 +362,10 @@ class FaultTest(unittest.TestCase):
         pair = Pair(self.daemon, ACROSS, ['ib_send_lat', '-x', '1', '-F', '-D', '20', '-s', '8'])
         self.addCleanup(pair.kill)
         pair.connect()
-        apps = lambda: [each for each in self.daemon.show('apps') if each['device'] == 'roci1']
+
+        def apps():
+            return [each for each in self.daemon.show('apps') if each['device'] == 'roci1']
+
         self.assertTrue(await_(apps))
         (app,) = apps()
         self.roci('fault', 'add', 'roci1', '--delay', '1us', '--program', str(app['pid']))

@@ -49,7 +49,7 @@ TEST(CallFaultRequestsTest, WrongWordsAreRefusedWithTheReason) {
         Case{R"({"verb":"rdma_conect","errno":"EIO"})", "nearest is rdma_connect"},
         Case{R"({"verb":"rdma_connect","delay_ns":1})", "can only fail"},
         Case{R"({"verb":"rdma_connect","limit":["max_qp=1"]})", "needs the verb query_device"},
-        Case{R"({"verb":"query_device","limit":["max_pq=1"]})", "nearest is max_p"},
+        Case{R"({"verb":"query_device","limit":["max_pq=1"]})", "nearest is max_qp"},
         Case{R"({"verb":"query_device","limit":["max_msg_sz=1"]})", "nearest is"},
         Case{R"({"verb":"query_device","limit":["max_qp"]})", "LIMIT=NUMBER"},
         Case{R"({"verb":"query_device","limit":["max_qp=-1"]})", "LIMIT=NUMBER"},

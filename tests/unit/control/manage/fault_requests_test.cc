@@ -234,6 +234,7 @@ TEST(FaultRequestsTest, EveryActionGoesWithEveryMatch) {
       Json asked = match;
       asked.update(action);
       if (!asked.contains("direction")) asked["direction"] = "out";
+      asked = Json::parse(asked.dump());  // with unsigned numbers
       const auto settings = DecodeFault(asked);
       const std::string cm = asked.value("cm", "");
       const bool fits = action.value("inject", "") == "dreq" ? cm == "rep"

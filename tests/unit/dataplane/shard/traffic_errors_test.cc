@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "dataplane/base/clock.h"
 #include "dataplane/shard/lcore.h"
 #include "tests/unit/dataplane/shard/traffic.h"
 
