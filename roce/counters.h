@@ -24,6 +24,7 @@ namespace roci::roce {
   /* Responder: answers sent */                                   \
   X(kAcksSent, "acks_sent")                                       \
   X(kSequenceNaksSent, "sequence_naks_sent")                      \
+  X(kSelectiveNaksSent, "selective_naks_sent")                    \
   X(kRnrNaksSent, "rnr_naks_sent")                                \
   X(kErrorNaksSent, "error_naks_sent")                            \
   X(kReadResponsesSent, "read_responses_sent")                    \
@@ -38,6 +39,7 @@ namespace roci::roce {
   X(kRespCqeFlushErrors, "resp_cqe_flush_error")                  \
   /* Requester: recovery */                                       \
   X(kPacketSequenceErrors, "packet_seq_err")                      \
+  X(kSelectiveNaksReceived, "selective_naks_received")            \
   X(kImpliedNaks, "implied_nak_seq_err")                          \
   X(kKeptResponses, "kept_responses")                             \
   X(kAckTimeouts, "local_ack_timeout_err")                        \

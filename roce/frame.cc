@@ -89,6 +89,7 @@ inline void StoreExtHeaders(const OpcodeInfo& info, const ExtHeaders& ext, std::
   if (has(kXrcEth)) ext.xrc.Store(bth + info.OffsetOf(kXrcEth));
   if (has(kIeth)) ext.ieth.Store(bth + info.OffsetOf(kIeth));
   if (has(kFeth)) ext.feth.Store(bth + info.OffsetOf(kFeth));
+  if (has(kMissing)) ext.missing.Store(bth + info.OffsetOf(kMissing));
   if (has(kCnpReserved)) std::memset(bth + info.OffsetOf(kCnpReserved), 0, 16);
 }
 

@@ -431,4 +431,30 @@ struct Ieth {
   void Store(std::byte* p) const { StoreBe<uint32_t>(p, rkey.value()); }
 };
 
+// The packets that a selective NAK asks for, by their distance from its PSN (not part of the IBTA's
+// text, see deviations.md). Distance 0 is the most significant bit of the first byte.
+struct MissingEth {
+  static constexpr uint32_t kBytes = 32;
+  static constexpr uint32_t kPsns = kBytes * 8;
+  std::array<uint64_t, kBytes / 8> words{};
+
+  // `distance` < kPsns.
+  constexpr bool Has(uint32_t distance) const {
+    return (words[distance / 64] >> (63 - distance % 64) & 1) != 0;
+  }
+  constexpr void Add(uint32_t distance) {
+    words[distance / 64] |= uint64_t{1} << (63 - distance % 64);
+  }
+  friend constexpr bool operator==(const MissingEth&, const MissingEth&) = default;
+
+  static MissingEth Load(const std::byte* p) {
+    MissingEth h;
+    for (size_t i = 0; i < h.words.size(); ++i) h.words[i] = LoadBe<uint64_t>(p + 8 * i);
+    return h;
+  }
+  void Store(std::byte* p) const {
+    for (size_t i = 0; i < words.size(); ++i) StoreBe<uint64_t>(p + 8 * i, words[i]);
+  }
+};
+
 }  // namespace roci::roce

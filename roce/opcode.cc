@@ -72,12 +72,13 @@ constexpr bool IsRequest(Operation operation) {
   return operation != kReadResponse && operation != kAcknowledge && operation != kAtomicAcknowledge;
 }
 
-constexpr OpcodeInfo Derive(uint8_t code, const Row& row, uint16_t ext_mask, const char* name) {
+constexpr OpcodeInfo Derive(uint8_t code, Transport transport, const Row& row, uint16_t ext_mask,
+                            const char* name) {
   OpcodeInfo info;
   info.opcode = static_cast<Opcode>(code);
   info.known = true;
   info.is_request = IsRequest(row.operation);
-  info.transport = static_cast<Transport>(code >> 5);
+  info.transport = transport;
   info.operation = row.operation;
   info.position = row.position;
   info.payload = row.payload;
@@ -100,7 +101,7 @@ constexpr std::array<OpcodeInfo, 256> BuildTable() {
   }
   const auto add = [&table](Transport transport, const Row& row, uint16_t ext, const char* name) {
     const auto code = static_cast<uint8_t>((static_cast<unsigned>(transport) << 5) | row.code);
-    table[code] = Derive(code, row, static_cast<uint16_t>(row.ext_mask | ext), name);
+    table[code] = Derive(code, transport, row, static_cast<uint16_t>(row.ext_mask | ext), name);
   };
   for (const Row& row : kRows) {
     add(Transport::kRc, row, 0, row.names[0]);
@@ -113,6 +114,9 @@ constexpr std::array<OpcodeInfo, 256> BuildTable() {
       "UD_SEND_ONLY_IMM");
   add(Transport::kCnp, {0x01, Operation::kCnp, kOnly, kNothing, Mask({kCnpReserved}), {}}, 0,
       "CNP");
+  constexpr Row kSelectiveNak = {0xD1, kAcknowledge, kOnly, kNothing, Mask({kAeth, kMissing}), {}};
+  table[kSelectiveNak.code] = Derive(kSelectiveNak.code, Transport::kRc, kSelectiveNak,
+                                     kSelectiveNak.ext_mask, "RC_SELECTIVE_NAK");
   return table;
 }
 
@@ -124,6 +128,6 @@ constinit const std::array<OpcodeInfo, 256> kOpcodeTable = kBuiltTable;
 static_assert(kBuiltTable[0xB4].header_bytes == 12 + 4 + 28, "XRC FETCH_ADD");
 static_assert(kBuiltTable[0x0B].OffsetOf(ExtHeader::kImmDt) == 12 + 16, "RC WRITE_ONLY_IMM");
 static_assert(kBuiltTable[0x65].OffsetOf(ExtHeader::kImmDt) == 12 + 8, "UD SEND_ONLY_IMM");
-static_assert(std::ranges::count_if(kBuiltTable, &OpcodeInfo::known) == 25 + 12 + 25 + 2 + 1);
+static_assert(std::ranges::count_if(kBuiltTable, &OpcodeInfo::known) == 25 + 12 + 25 + 2 + 1 + 1);
 
 }  // namespace roci::roce

@@ -1,5 +1,6 @@
 // The BTH opcodes of RoCEv2 and the table of their operations and headers.
-// IBTA vol 1, 9.2.1 (table 38), A17.9.3 (CNP), A19.4 (FLUSH, ATOMIC WRITE).
+// IBTA vol 1, 9.2.1 (table 38), A17.9.3 (CNP), A19.4 (FLUSH, ATOMIC WRITE). Of the codes 0xC0 to
+// 0xFF, which table 38 leaves to manufacturers, one is used for selective repeat.
 #pragma once
 
 #include <array>
@@ -80,6 +81,9 @@ enum class Opcode : uint8_t {
   kXrcSendOnlyInvalidate = 0xB7,
   kXrcFlush = 0xBC,
   kXrcAtomicWrite = 0xBD,
+
+  // A sequence NAK that lists the missing packets (deviations.md).
+  kRcSelectiveNak = 0xD1,
 };
 
 enum class Operation : uint8_t {
@@ -110,10 +114,11 @@ enum class ExtHeader : uint8_t {
   kImmDt,
   kIeth,
   kCnpReserved,  // the 16 reserved bytes of a CNP
+  kMissing,      // of a selective NAK
 };
-inline constexpr size_t kExtHeaderCount = 10;
-inline constexpr std::array<uint8_t, kExtHeaderCount> kExtHeaderBytes = {8, 4, 4, 16, 28,
-                                                                         4, 8, 4, 4,  16};
+inline constexpr size_t kExtHeaderCount = 11;
+inline constexpr std::array<uint8_t, kExtHeaderCount> kExtHeaderBytes = {8, 4, 4, 16, 28, 4,
+                                                                         8, 4, 4, 16, 32};
 inline constexpr uint32_t kBthBytes = 12;
 
 // Valid payload lengths.

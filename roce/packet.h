@@ -25,6 +25,7 @@ struct ExtHeaders {
   Ieth ieth;
   XrcEth xrc;
   Feth feth;
+  MissingEth missing;
 };
 
 // A received packet. Its pointers point into the parsed frame and are valid as long as the frame.

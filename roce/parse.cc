@@ -167,6 +167,7 @@ struct Rest {
   if (info.Has(kXrcEth)) ext.xrc = XrcEth::Load(bth + info.OffsetOf(kXrcEth));
   if (info.Has(kIeth)) ext.ieth = Ieth::Load(bth + info.OffsetOf(kIeth));
   if (info.Has(kFeth)) ext.feth = Feth::Load(bth + info.OffsetOf(kFeth));
+  if (info.Has(kMissing)) ext.missing = MissingEth::Load(bth + info.OffsetOf(kMissing));
 }
 
 [[gnu::always_inline]] inline DropReason CheckPayloadLength(PayloadRule rule, size_t length) {

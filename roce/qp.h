@@ -36,6 +36,7 @@ struct QpDebug {
   RequesterDebug requester;
   ResponderDebug responder;
   bool flushing = false;
+  bool selective_repeat = false;   // what is missing is asked for alone
   uint32_t throttled_to_kbps = 0;  // by congestion control; 0: not throttled
 };
 

@@ -24,6 +24,9 @@ struct QpLimits {
   // How long a packet that others have overtaken is waited for; then it counts as lost. Needs a
   // ReorderState. 0: not at all, so that every gap costs a go-back-N.
   uint32_t reorder_wait_ns = 0;
+  // RC with a ReorderState: the peer is asked for what is missing and nothing else (selective
+  // repeat). It falls back to go-back-N if the peer does not answer.
+  bool selective_repeat = false;
 
   // Limits of the attributes that a program may set.
   QpAttributeLimits ForAttributes() const {
@@ -59,6 +62,8 @@ struct QpContext {
   // Congestion control is on: timeouts lengthen with the peer's delay, and the window shrinks after
   // a loss.
   bool adapts = false;
+  // Selective repeat; then `reorder` is not null.
+  bool selective = false;
   // Early packets are kept (EarlyAction::kKeep); null: they are dropped.
   ReorderState* reorder = nullptr;
 

@@ -9,6 +9,7 @@
 #include "roce/requester_answers_inl.h"
 #include "roce/requester_early_inl.h"
 #include "roce/requester_inl.h"
+#include "roce/requester_repeat_inl.h"
 #include "roce/responder_answers_inl.h"
 #include "roce/responder_execute_inl.h"
 #include "roce/responder_inl.h"
@@ -43,6 +44,8 @@ void Qp<Host>::Setup(const QpConfig& config, size_t resources, ReorderState* reo
   context_.adapts = congestion_ != nullptr && IsConnected(config.type);
   if (context_.IsReliable()) context_.reorder = reorder;
   assert(context_.reorder == nullptr || config.limits.reorder_wait_ns != 0);
+  context_.selective =
+      context_.reorder != nullptr && config.limits.selective_repeat && config.type == QpType::kRc;
   Clear();
 }
 
@@ -447,6 +450,8 @@ void Qp<Host>::Describe(TimeNs now, QpDebug& out) const {
   requester_.Describe(out.requester);
   responder_.Describe(out.responder);
   out.flushing = flushing_;
+  out.selective_repeat = context_.selective && !context_.reorder->requester.is_deaf() &&
+                         !context_.reorder->responder.is_deaf();
   if ((congested_ & kThrottled) == 0) return;
   Dcqcn then = *congestion_;
   if (then.Advance(now)) out.throttled_to_kbps = then.rate_kbps();

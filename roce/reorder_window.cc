@@ -18,7 +18,8 @@ ReorderWindow::Arrival ReorderWindow::Note(Psn due, Psn psn, uint32_t packets, T
   if (ahead >= kPackets || packets > kMostPsnsOfPacket) return Arrival::kNoRoom;
   const uint32_t end = StepsForward(due_, end_);
   if (ahead >= end) {
-    if (ahead > end && !Open(gap_count_, {end_, ahead - end, now})) return Arrival::kNoRoom;
+    const Gap gap{.first = end_, .packets = ahead - end, .since = now};
+    if (ahead > end && !Open(gap_count_, gap)) return Arrival::kNoRoom;
     end_ = psn + packets;
     return Arrival::kNew;
   }
@@ -30,13 +31,26 @@ ReorderWindow::Arrival ReorderWindow::Note(Psn due, Psn psn, uint32_t packets, T
   return Arrival::kDuplicate;
 }
 
+void ReorderWindow::Expect(Psn due, Psn end, TimeNs now) {
+  Advance(due);
+  const uint32_t known = StepsForward(due_, end_);
+  const uint32_t ahead = std::min(StepsForward(due_, end), kPackets);
+  if (ahead <= known) return;
+  if (Open(gap_count_, {.first = end_, .packets = ahead - known, .since = now})) {
+    end_ = due_ + ahead;
+  }
+}
+
 ReorderWindow::Arrival ReorderWindow::Fill(uint32_t index, Psn psn, uint32_t packets) {
   Gap& gap = gaps_[index];
   const uint32_t before = StepsForward(gap.first, psn);
   if (before + packets > gap.packets) return Arrival::kNoRoom;
   const uint32_t behind = gap.packets - before - packets;
   if (before != 0 && behind != 0) {
-    if (!Open(index + 1, {psn + packets, behind, gap.since})) return Arrival::kNoRoom;
+    Gap rest = gap;
+    rest.first = psn + packets;
+    rest.packets = behind;
+    if (!Open(index + 1, rest)) return Arrival::kNoRoom;
     gap.packets = before;
   } else if (before != 0) {
     gap.packets = before;
@@ -69,6 +83,40 @@ bool ReorderWindow::HasArrived(Psn psn) const {
   if (ahead >= StepsForward(due_, end_)) return false;
   return std::none_of(gaps_.begin(), gaps_.begin() + gap_count_,
                       [psn](const Gap& gap) { return InWindow(psn, gap.first, gap.packets); });
+}
+
+TimeNs ReorderWindow::NextAsk(uint64_t wait_ns) const {
+  TimeNs next = kNever;
+  for (const Gap& gap : gaps()) {
+    next = std::min(next, gap.asks == 0 ? gap.since + wait_ns : gap.ask_again_at);
+  }
+  return next;
+}
+
+void ReorderWindow::Ask(TimeNs now, uint64_t wait_ns, uint64_t repeat_ns) {
+  for (Gap& gap : gaps()) {
+    if (now < (gap.asks == 0 ? gap.since + wait_ns : gap.ask_again_at)) continue;
+    if (gap.asks == 0) gap.asked_at = now;
+    ++gap.asks;
+    gap.ask_again_at = now + std::max(repeat_ns, now - gap.asked_at);
+    gap.is_wanted = true;
+  }
+}
+
+bool ReorderWindow::HasWanted() const {
+  return std::ranges::any_of(gaps(), [](const Gap& gap) { return gap.is_wanted; });
+}
+
+MissingEth ReorderWindow::TakeWanted() {
+  MissingEth missing;
+  for (Gap& gap : gaps()) {
+    if (!gap.is_wanted) continue;
+    gap.is_wanted = false;
+    const uint32_t begin = OffsetOf(gap);
+    const uint32_t end = std::min(begin + gap.packets, MissingEth::kPsns);
+    for (uint32_t i = begin; i < end; ++i) missing.Add(i);
+  }
+  return missing;
 }
 
 // False: there are too many gaps.

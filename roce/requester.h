@@ -166,6 +166,23 @@ class Requester {
                      std::span<const std::byte> bytes);
   void Progress(Host& host, TimeNs now, uint32_t packets);
 
+  bool MayBeAsked(const Packet& packet) const;
+  DropReason HandleSelectiveNak(Host& host, TimeNs now, const Packet& packet);
+  void StartRepeating();
+  void Repeat(Psn first, const MissingEth& missing);
+  // Everything unacknowledged is about to be sent again.
+  bool GoesBack() const { return !repeating_ && send_psn_ == una_; }
+  void Reread(const MissingEth& missing);
+  MissingEth OnlyAnswered(const MissingEth& missing) const;
+  uint32_t PartToReread() const;
+  void AskForResponses(Host& host, TimeNs now);
+  void SetSelectiveDeadline(TimeNs now);
+  void ProbeTail();
+  void SeekRepeat();
+  void MoveTo(Psn psn);
+  void SkipAcknowledged();
+  void NarrowOnce();
+
   DropReason ImplyNak(Host& host);
   void Retry(Host& host, QpCounter reason);
   void Rewind();
@@ -206,6 +223,7 @@ class Requester {
   uint8_t timer_shift_ = 0;   // the timeout is the attribute's times 2^timer_shift_
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
   bool awaits_kept_ = false;  // early packets are kept
+  bool repeating_ = false;    // send_psn_ is one of ReorderState::repeats or rereads
   // End-to-end credits (9.7.7.2). The numbers run freely and count requests that take a receive.
   uint32_t receives_started_ = 0;
   uint32_t receives_done_ = 0;  // completed

@@ -15,6 +15,8 @@ PacketEffects Requester<Host>::HandleResponse(Host& host, TimeNs now, const Pack
     // Before the window: a duplicate. After it: for a request never sent (a "ghost", 9.7.6).
     return {Distance(una_, packet.psn) < 0 ? HandleStale(packet) : DropReason::kGhostAcknowledge};
   }
+  if (packet.info->Has(ExtHeader::kMissing)) [[unlikely]]
+    return {HandleSelectiveNak(host, now, packet)};
   PacketEffects effects;
   if (context_.reorder != nullptr && MustKeep(host, now, packet, effects)) [[unlikely]] {
     return effects;
@@ -33,8 +35,8 @@ PacketEffects Requester<Host>::HandleResponse(Host& host, TimeNs now, const Pack
 template <class Host>
 DropReason Requester<Host>::HandleStale(const Packet& packet) {
   const Aeth aeth = packet.ext.aeth;
-  if (packet.info->operation != Operation::kAcknowledge || aeth.kind() != AethKind::kAck ||
-      aeth.value() == kNoCredits || !TakeCredits(aeth)) {
+  if (packet.info->operation != Operation::kAcknowledge || packet.info->Has(ExtHeader::kMissing) ||
+      aeth.kind() != AethKind::kAck || aeth.value() == kNoCredits || !TakeCredits(aeth)) {
     return DropReason::kStaleAcknowledge;
   }
   expects_updates_ = true;
@@ -134,7 +136,7 @@ void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
   if (window_ != context_.config.limits.window_packets) [[unlikely]]
     WidenWindow(packets);
   // Acknowledged beyond the next retransmission.
-  if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) Rewind();
+  if (StepsForward(una_, send_psn_) > StepsForward(una_, sent_end_)) SkipAcknowledged();
   rnr_waiting_ = false;  // the request of the RNR NAK has been acknowledged
   if (probing_) [[unlikely]] {
     // The peer has posted receives and did not say so.
@@ -161,7 +163,7 @@ DropReason Requester<Host>::HandleReadResponse(Host& host, TimeNs now, const Pac
   SendRecord& record = At(head_);
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   if (!ReadResponseFits(info.position, bytes, record.received, record.wqe.length,
-                        context_.mtu_shift)) [[unlikely]] {
+                        context_.mtu_shift, context_.selective)) [[unlikely]] {
     FailHead(host, CompletionStatus::kBadResponse);
     return DropReason::kPayloadLength;
   }
@@ -294,7 +296,9 @@ void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
     return;
   }
   if (context_.adapts) LengthenTimer();
+  const bool is_first = retries_left_ == context_.attributes.retry_count;
   Retry(host, QpCounter::kAckTimeouts);
+  if (context_.selective && is_first && !context_.error_pending) ProbeTail();
 }
 
 // Goes back to the oldest unacknowledged PSN, if the retry counter allows.
@@ -316,6 +320,7 @@ template <class Host>
 void Requester<Host>::Rewind() {
   send_psn_ = una_;
   cursor_ = head_;
+  repeating_ = false;
 }
 
 template <class Host>
@@ -457,6 +462,7 @@ void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus 
     // The packet was not sent. Later packets must not be sent either: the peer would see a gap.
     cursor_ = i;
     send_psn_ = psn;
+    repeating_ = false;
     if (!context_.IsReliable()) una_ = sent_end_ = psn;
     FailRecord(host, i, status);
     return;

@@ -130,13 +130,14 @@ QpCounter CounterOfFailure(CompletionStatus status) {
 }
 
 bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
-                      uint8_t mtu_shift) {
+                      uint8_t mtu_shift, bool in_parts) {
   const uint32_t offset = index << mtu_shift;
   const uint32_t left = length - offset;
   const uint32_t mtu_bytes = 1u << mtu_shift;
   const bool is_last = left <= mtu_bytes;
   const bool says_last = position == Position::kLast || position == Position::kOnly;
-  return is_last == says_last && payload_bytes == (is_last ? left : mtu_bytes);
+  const bool is_placed = is_last == says_last || (in_parts && says_last);
+  return is_placed && payload_bytes == (is_last ? left : mtu_bytes);
 }
 
 }  // namespace roci::roce

@@ -124,8 +124,9 @@ QpCounter CounterOfFailure(CompletionStatus status);
 
 // Whether a packet is valid as READ response number `index`: its length must be the rest of the
 // message, at most one path MTU. A retried READ restarts with FIRST or ONLY at any index.
+// `in_parts`: it may ask for a part of the READ, which ends with LAST or ONLY.
 bool ReadResponseFits(Position position, uint32_t payload_bytes, uint32_t index, uint32_t length,
-                      uint8_t mtu_shift);
+                      uint8_t mtu_shift, bool in_parts = false);
 
 // Local ACK timeout in nanoseconds: kNever for 0 (IBTA vol 1, 9.7.6.1.3).
 constexpr uint64_t AckTimeoutNs(uint8_t code) { return code == 0 ? kNever : TimeoutNs(code); }

@@ -50,6 +50,7 @@ bool Requester<Host>::MustKeep(Host& host, TimeNs now, const Packet& packet,
     }
     if (is_newest) state.acknowledged_end = end;
     state.acknowledged_ahead = true;
+    if (context_.selective) state.responses.Expect(missing, end, now);
   } else {
     switch (state.responses.Note(missing, packet.psn, 1, now)) {
       case ReorderWindow::Arrival::kNew:
@@ -62,7 +63,8 @@ bool Requester<Host>::MustKeep(Host& host, TimeNs now, const Packet& packet,
     }
   }
   host.Count(QpCounter::kKeptResponses);
-  if (!std::exchange(awaits_kept_, true) || state.missing_response != missing) {
+  if (!std::exchange(awaits_kept_, true) || state.missing_response != missing ||
+      (context_.selective && state.responses.Missing() != nullptr)) {
     SetReorderDeadline(now, missing);
   }
   effects.early = EarlyAction::kKeep;
@@ -76,6 +78,9 @@ EarlyAction Requester<Host>::ContinueKept(TimeNs now) {
   Psn missing;
   if (!FindMissing(missing)) missing = sent_end_;
   if (missing == state.missing_response) return EarlyAction::kNone;
+  if (const ReorderWindow::Gap* gap = state.responses.Missing(); gap != nullptr && gap->asks != 0) {
+    state.responder.NoteAnswer(now - gap->asked_at, gap->asks);
+  }
   state.responses.Advance(missing);
   state.acknowledged_ahead &= Distance(missing, state.acknowledged_end) > 0;
   awaits_kept_ = !state.responses.is_empty() || state.acknowledged_ahead;
@@ -88,6 +93,7 @@ template <class Host>
 void Requester<Host>::SetReorderDeadline(TimeNs now, Psn missing) {
   ReorderState& state = *context_.reorder;
   state.missing_response = missing;
+  if (context_.selective) return SetSelectiveDeadline(now);
   const uint64_t wait_ns =
       recovering_ ? kLongestKeptNs : uint64_t{context_.config.limits.reorder_wait_ns};
   state.response_deadline = awaits_kept_ ? now + wait_ns : kNever;
@@ -96,6 +102,7 @@ void Requester<Host>::SetReorderDeadline(TimeNs now, Psn missing) {
 // The missing response counts as lost.
 template <class Host>
 void Requester<Host>::GiveUpMissing(Host& host, TimeNs now) {
+  if (context_.selective) return AskForResponses(host, now);
   if (recovering_ || rnr_waiting_) return ForgetKept();
   Retry(host, QpCounter::kImpliedNaks);
   SetReorderDeadline(now, context_.reorder->missing_response);

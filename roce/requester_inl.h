@@ -52,6 +52,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   rnr_retries_left_ = context_.attributes.rnr_retry;
   rnr_waiting_ = false;
   recovering_ = false;
+  repeating_ = false;
   timer_shift_ = 0;
   SetWindow(context_.config.limits.window_packets);
   widening_ = 0;
@@ -61,6 +62,10 @@ void Requester<Host>::Start(Psn sq_psn) {
   deadline_ = kNever;
   pacer_.StopWaiting();
   ForgetKept();
+  if (context_.reorder != nullptr) {
+    context_.reorder->narrowed_until = sq_psn;
+    context_.reorder->responder = AskedPeer();
+  }
   more_work_ = true;
 }
 
@@ -353,8 +358,8 @@ bool Requester<Host>::WantsAck(bool is_last) {
   return true;
 }
 
-// The whole READ, or its rest after a loss (IBTA vol 1, 9.7.3 and 9.7.5). Returns its number of
-// PSNs.
+// The whole READ, or its rest after a loss (IBTA vol 1, 9.7.3 and 9.7.5), or with selective repeat
+// the part that is missing. Returns its number of PSNs.
 template <class Host>
 uint32_t Requester<Host>::BuildRead(const WorkInfo& info, const SendRecord& record, TxPacket& out) {
   const uint32_t index = StepsForward(record.first_psn, send_psn_);
@@ -362,7 +367,13 @@ uint32_t Requester<Host>::BuildRead(const WorkInfo& info, const SendRecord& reco
   const uint32_t offset = index << context_.mtu_shift;
   out.opcode = info.only;
   out.ext.reth = Reth{record.wqe.remote_va + offset, record.wqe.rkey, record.wqe.length - offset};
-  return record.packets - index;
+  const uint32_t left = record.packets - index;
+  if (!repeating_) [[likely]]
+    return left;
+  const uint32_t part = PartToReread();
+  if (part >= left) return left;
+  out.ext.reth.length = part << context_.mtu_shift;
+  return part;
 }
 
 // IBTA vol 1, A19.4.3.
@@ -386,7 +397,8 @@ void Requester<Host>::BuildAtomic(const WorkInfo& info, const SendRecord& record
 
 template <class Host>
 void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint32_t psns) {
-  if (send_psn_ == sent_end_) [[likely]] {
+  const bool is_new = send_psn_ == sent_end_;
+  if (is_new) [[likely]] {
     sent_end_ += psns;
   } else {
     host.Count(QpCounter::kRetransmittedPackets);
@@ -407,6 +419,8 @@ void Requester<Host>::NoteSent(Host& host, TimeNs now, SendRecord& record, uint3
   if (is_complete) ++cursor_;
   if (context_.IsReliable()) [[likely]] {
     if (deadline_ == kNever) ArmTimer(now);
+    if (!is_new && repeating_) [[unlikely]]
+      SeekRepeat();
     return;
   }
   // No answer comes: the request is complete once sent. The next Poll reports it, when it is known

@@ -81,7 +81,7 @@ class Responder {
   // The payload of response packet `psn`, polled before, could not be read.
   void HandleTransmitFault(Host& host, Psn psn);
   bool CanTransmit() const {
-    return (emit_ != end_ || nak_pending_ || ack_pending_) && !waits_for_durable_;
+    return (emit_ != end_ || nak_pending_ || ack_pending_ || replaying_) && !waits_for_durable_;
   }
   // The write-back of the oldest answer may have ended (QpHost::StartDurable).
   void NoteDurable() { waits_for_durable_ = false; }
@@ -92,6 +92,8 @@ class Responder {
   void NoteReceives(Host& host);
   // Whether the next answer carries data of a READ.
   bool NextHasData() const {
+    if (replaying_) [[unlikely]]
+      return true;
     return emit_ != end_ && At(emit_).kind == AnswerKind::kRead && At(emit_).length != 0 &&
            !NakPrecedes(At(emit_));
   }
@@ -145,6 +147,13 @@ class Responder {
   EarlyAction ContinueKept(TimeNs now);
   void SetReorderDeadline(TimeNs now);
   void AskForExpected();
+  void AskForMissing(TimeNs now);
+  void NoteRepeated(TimeNs now);
+  void ForgetPeer();
+  bool AsksSelectively() const;
+  bool MustReplay(const ResponderResource& resource, const Packet& packet, uint32_t skip) const;
+  DropReason AddReplay(uint32_t index, uint32_t start, uint32_t end);
+  bool BuildReplay(Host& host, TxPacket& out, memory::SegmentList& payload);
   bool IsNotReady() const;
   bool MustFollowFlush(const OpcodeInfo& info) const;
   EarlyAction LeaveGap(TimeNs now);
@@ -205,6 +214,8 @@ class Responder {
   Psn ack_asked_psn_;  // of the request (new or duplicate) for which an ACK is pending
   uint8_t nak_syndrome_ = 0;
   bool nak_pending_ = false;
+  bool nak_is_selective_ = false;
+  bool replaying_ = false;  // ReorderState::replays is not empty
   bool ack_pending_ = false;
   bool gap_reported_ = false;     // a NAK for expected_ was sent; the next one after it arrives
   bool durable_started_ = false;  // for the oldest answer

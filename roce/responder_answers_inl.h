@@ -1,6 +1,7 @@
 // Definitions of Responder: answers. Included by qp_inl.h only.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 
 #include "roce/responder.h"
@@ -10,6 +11,7 @@ namespace roci::roce {
 template <class Host>
 void Responder<Host>::SetNak(Psn psn, uint8_t syndrome) {
   nak_pending_ = true;
+  nak_is_selective_ = false;
   waits_for_durable_ = false;  // the NAK may precede the answer that waits
   nak_psn_ = psn;
   nak_syndrome_ = syndrome;
@@ -35,6 +37,8 @@ void Responder<Host>::HandlePlaceFault(Host& host, const PlaceFault& fault) {
 template <class Host>
 bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& payload) {
   if (waits_for_durable_) return false;
+  if (replaying_ && BuildReplay(host, out, payload)) [[unlikely]]
+    return true;
   if (emit_ != end_ && !NakPrecedes(At(emit_))) {
     const bool ready = At(emit_).kind != AnswerKind::kDurable || MakeDurable(host);
     if (waits_for_durable_) return false;
@@ -42,9 +46,14 @@ bool Responder<Host>::Poll(Host& host, TxPacket& out, memory::SegmentList& paylo
   }
   if (nak_pending_ && !AckPrecedesNak()) {
     nak_pending_ = false;
-    if (nak_psn_ == expected_) ack_pending_ = false;  // the NAK acknowledges the same requests
+    // The NAK acknowledges the same requests.
+    if (nak_psn_ == expected_) ack_pending_ = false;
     CountNak(host);
     BuildAcknowledge(out, nak_psn_, Aeth{nak_syndrome_, msn_});
+    if (nak_is_selective_) [[unlikely]] {
+      out.opcode = Opcode::kRcSelectiveNak;
+      out.ext.missing = context_.reorder->requests.TakeWanted();
+    }
     return true;
   }
   if (ack_pending_) {
@@ -99,16 +108,18 @@ bool Responder<Host>::NakPrecedes(const ResponderResource& resource) const {
 }
 
 // A NAK acknowledges earlier requests, but Linux ignores that for an RNR NAK and would retransmit
-// them.
+// them, and a peer may not know selective NAKs.
 template <class Host>
 bool Responder<Host>::AckPrecedesNak() const {
-  return ack_pending_ && nak_psn_ == expected_ && IsNotReady();
+  return ack_pending_ && nak_psn_ == expected_ && (IsNotReady() || nak_is_selective_);
 }
 
 template <class Host>
 void Responder<Host>::CountNak(Host& host) {
   const Aeth aeth{nak_syndrome_, msn_};
-  if (aeth.kind() == AethKind::kRnrNak) {
+  if (nak_is_selective_) {
+    host.Count(QpCounter::kSelectiveNaksSent);
+  } else if (aeth.kind() == AethKind::kRnrNak) {
     host.Count(QpCounter::kRnrNaksSent);
   } else if (aeth.nak_code() == NakCode::kPsnSequenceError) {
     host.Count(QpCounter::kSequenceNaksSent);
@@ -178,6 +189,28 @@ bool Responder<Host>::BuildResourceAnswer(Host& host, TxPacket& out, memory::Seg
     emit_ = NextPending(emit_ + 1);
   }
   return true;
+}
+
+// Selective repeat: one of the READ responses that the peer has asked for again. False: there is
+// none, or the memory failed and a NAK is pending instead.
+template <class Host>
+bool Responder<Host>::BuildReplay(Host& host, TxPacket& out, memory::SegmentList& payload) {
+  ReorderState& state = *context_.reorder;
+  while (replaying_) {
+    Reread& oldest = state.replays[0];
+    const bool is_kept = static_cast<int32_t>(oldest.resource - oldest_) >= 0;
+    if (is_kept && oldest.next != oldest.end) {
+      ResponderResource part = At(oldest.resource);
+      part.start = oldest.start;
+      part.next = oldest.next++;
+      part.packets = oldest.end;
+      return BuildReadResponse(host, part, out, payload);
+    }
+    std::copy(state.replays.begin() + 1, state.replays.begin() + state.replay_count,
+              state.replays.begin());
+    replaying_ = --state.replay_count != 0;
+  }
+  return false;
 }
 
 template <class Host>

@@ -2,6 +2,7 @@
 // by qp_inl.h only.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <utility>
@@ -30,7 +31,15 @@ void Responder<Host>::Reset() {
   srq_number_ = kNoSrq;
   awaits_receives_ = false;
   ForgetKept();
+  ForgetPeer();
   DropAnswers();
+}
+
+// What selective repeat has learned of the peer.
+template <class Host>
+void Responder<Host>::ForgetPeer() {
+  if (context_.reorder == nullptr) return;
+  context_.reorder->requester = AskedPeer();
 }
 
 template <class Host>
@@ -47,6 +56,7 @@ void Responder<Host>::DropAnswers() {
   ack_pending_ = false;
   durable_started_ = false;
   waits_for_durable_ = false;
+  replaying_ = false;
 }
 
 template <class Host>
@@ -128,9 +138,14 @@ EarlyAction Responder<Host>::LeaveGap(TimeNs now) {
 template <class Host>
 EarlyAction Responder<Host>::ContinueKept(TimeNs now) {
   ReorderWindow& window = context_.reorder->requests;
+  if (context_.selective) NoteRepeated(now);
   window.Advance(expected_);
   awaits_kept_ = !window.is_empty();
   SetReorderDeadline(now);
+  if (nak_pending_ && nak_is_selective_) {
+    nak_psn_ = expected_;
+    nak_pending_ = window.HasWanted();
+  }
   if (window.HasArrived(expected_)) return EarlyAction::kOfferKept;
   ack_pending_ |= std::exchange(acks_kept_, false);
   return EarlyAction::kNone;
@@ -180,6 +195,10 @@ void Responder<Host>::SetReorderDeadline(TimeNs now) {
   } else if (missing == nullptr) {
     // The next packet was offered and is not handled: it waits for copies, or was dropped.
     state.request_deadline = now + kLongestKeptNs;
+  } else if (AsksSelectively()) {
+    const uint64_t wait_ns = context_.config.limits.reorder_wait_ns;
+    state.request_deadline =
+        std::min(state.requests.NextAsk(wait_ns), missing->since + wait_ns + kLongestKeptNs);
   } else {
     // From the age of the gap: packets behind it must not prolong the wait.
     state.request_deadline = missing->since + context_.config.limits.reorder_wait_ns +
@@ -190,10 +209,49 @@ void Responder<Host>::SetReorderDeadline(TimeNs now) {
 template <class Host>
 void Responder<Host>::HandleTimeout(TimeNs now) {
   if (now < context_.reorder->request_deadline) return;
+  if (AsksSelectively() && context_.reorder->requests.Missing() != nullptr) {
+    return AskForMissing(now);
+  }
   if (gap_reported_ || context_.reorder->requests.Missing() == nullptr) return ForgetKept();
   all_kept_ = true;
   AskForExpected();
   SetReorderDeadline(now);
+}
+
+template <class Host>
+bool Responder<Host>::AsksSelectively() const {
+  return context_.selective && !context_.reorder->requester.is_deaf();
+}
+
+// Selective repeat: asks for every gap whose time has come. A peer that does not repeat the oldest
+// missing packet, or cannot, is told to go back as well.
+template <class Host>
+void Responder<Host>::AskForMissing(TimeNs now) {
+  ReorderState& state = *context_.reorder;
+  const uint64_t wait_ns = context_.config.limits.reorder_wait_ns;
+  const ReorderWindow::Gap missing = *state.requests.Missing();
+  if (now >= missing.since + wait_ns + kLongestKeptNs) return ForgetKept();
+  state.requests.Ask(now, wait_ns, state.requester.AnswerNs(wait_ns));
+  if (missing.asks >= kMostAsks && !gap_reported_) {
+    state.requester.NoteSilence();
+    all_kept_ = true;
+    AskForExpected();
+  } else if (!nak_pending_) {
+    SetNak(expected_, Aeth::Nak(msn_, NakCode::kPsnSequenceError).syndrome);
+    nak_is_selective_ = true;
+  }
+  SetReorderDeadline(now);
+}
+
+// The packet before those that are kept was executed. If the peer was asked for it, an ACK is due
+// when the kept ones are executed, too, and the time shows when to ask again in future.
+template <class Host>
+void Responder<Host>::NoteRepeated(TimeNs now) {
+  ReorderState& state = *context_.reorder;
+  const ReorderWindow::Gap* missing = state.requests.Missing();
+  if (missing == nullptr || missing->asks == 0) return;
+  acks_kept_ = true;
+  state.requester.NoteAnswer(now - missing->asked_at, missing->asks);
 }
 
 template <class Host>
@@ -202,6 +260,7 @@ void Responder<Host>::ForgetKept() {
   if (context_.reorder == nullptr) return;
   context_.reorder->requests.Clear();
   context_.reorder->request_deadline = kNever;
+  if (nak_is_selective_) nak_pending_ = false;  // it would ask for nothing
 }
 
 // Whether the last NAK was an RNR NAK.
@@ -279,10 +338,35 @@ DropReason Responder<Host>::ReplayRead(const Packet& packet) {
   const uint32_t offset = skip << context_.mtu_shift;
   const Reth& reth = packet.ext.reth;
   if (resource.kind != AnswerKind::kRead || reth.va != resource.va + offset ||
-      reth.rkey != resource.rkey || reth.length != resource.length - offset) {
+      reth.rkey != resource.rkey) {
     return DropReason::kStaleDuplicate;
   }
+  if (context_.selective && MustReplay(resource, packet, skip)) {
+    return AddReplay(index, skip, skip + PacketsOf(reth.length, context_.mtu_shift));
+  }
+  if (reth.length != resource.length - offset) return DropReason::kStaleDuplicate;
   Rearm(resource, index, skip);
+  return DropReason::kNone;
+}
+
+// Selective repeat: whether a retried READ asks for a part that ends before the READ does. The rest
+// of a READ replaces what is still to be sent of it: when the peer has it, the READ is over.
+template <class Host>
+bool Responder<Host>::MustReplay(const ResponderResource& resource, const Packet& packet,
+                                 uint32_t skip) const {
+  const uint32_t left = resource.length - (skip << context_.mtu_shift);
+  const uint32_t length = packet.ext.reth.length;
+  return length != 0 && length < left && (length & (context_.mtu_bytes() - 1)) == 0;
+}
+
+// Without room the part is dropped: the peer asks for it again.
+template <class Host>
+DropReason Responder<Host>::AddReplay(uint32_t index, uint32_t start, uint32_t end) {
+  ReorderState& state = *context_.reorder;
+  if (!replaying_) state.replay_count = 0;
+  if (state.replay_count == kMostRereads) return DropReason::kStaleDuplicate;
+  state.replays[state.replay_count++] = {index, start, start, end};
+  replaying_ = true;
   return DropReason::kNone;
 }
 

@@ -20,6 +20,7 @@ Connection ConnectionOf(const BulkStream& stream) {
   connection.max_rd_atomic = 16;
   connection.records = kOutstanding;
   connection.limits.reorder_wait_ns = stream.reorder_wait_ns;
+  connection.repeats_selectively = {stream.repeats_selectively, stream.repeats_selectively};
   return connection;
 }
 
@@ -52,6 +53,7 @@ class Bulk {
     const uint64_t bytes = uint64_t{completed_} * BulkStream::kMessageBytes;
     result.mbps = static_cast<double>(bytes * 8) * 1000 / static_cast<double>(BulkStream::kRunNs);
     result.retransmitted = pair_->host(0).count(roce::QpCounter::kRetransmittedPackets);
+    result.lost = pair_->lost(0) + (IsRead() ? pair_->lost(1) : 0);
     result.kept = pair_->host(0).count(roce::QpCounter::kKeptResponses) +
                   pair_->host(1).count(roce::QpCounter::kKeptRequests);
     return result;

@@ -17,6 +17,7 @@ struct BulkStream {
   uint32_t loss = 0;
   uint32_t reorder = 0;
   uint32_t reorder_wait_ns = 0;  // 0: go-back-N
+  bool repeats_selectively = false;
   uint64_t seed = 1;
 
   static constexpr uint32_t kRateKbps = 10'000'000;
@@ -31,6 +32,7 @@ struct BulkResult {
   double mbps = 0;
   std::optional<std::string> wrong;  // a protocol violation, wrong bytes or an error completion
   uint64_t retransmitted = 0;        // request packets
+  uint64_t lost = 0;                 // request packets, and responses to READs
   uint64_t kept = 0;                 // packets that waited for their turn
 };
 

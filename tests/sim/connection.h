@@ -16,6 +16,8 @@ struct Connection {
   bool shares_receives = false;  // node 1 has a shared receive queue
   roce::PathMtu mtu = roce::PathMtu::k1024;
   roce::QpLimits limits;
+  // Which node asks for what is missing alone, and repeats alone what it is asked for.
+  std::array<bool, 2> repeats_selectively = {};
   // Remote access that either node grants.
   uint32_t access_flags = roce::kQpAccessRemoteWrite | roce::kQpAccessRemoteRead |
                           roce::kQpAccessRemoteAtomic | roce::kQpAccessFlushGlobal |

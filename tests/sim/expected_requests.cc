@@ -63,7 +63,7 @@ bool SameReth(const roce::Reth& reth, uint64_t va, roce::Key rkey, uint32_t leng
 
 // Compares the headers of a request of one packet.
 std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skipped,
-                                         const roce::Packet& packet) {
+                                         uint32_t length, const roce::Packet& packet) {
   if (wqe.opcode == WorkOpcode::kCompareSwap || wqe.opcode == WorkOpcode::kFetchAdd) {
     const bool is_swap = wqe.opcode == WorkOpcode::kCompareSwap;
     const roce::AtomicEth& eth = packet.ext.atomic;
@@ -74,7 +74,7 @@ std::optional<std::string> CompareSingle(const roce::SendWqe& wqe, uint32_t skip
     }
     return std::nullopt;
   }
-  if (!SameReth(packet.ext.reth, wqe.remote_va + skipped, wqe.rkey, wqe.length - skipped)) {
+  if (!SameReth(packet.ext.reth, wqe.remote_va + skipped, wqe.rkey, length)) {
     return "RETH differs from the work request";
   }
   if (wqe.opcode == WorkOpcode::kFlush &&
@@ -169,8 +169,8 @@ const roce::SendWqe& ExpectedRequests::WqeOf(const ExpectedRequest& request) con
 }
 
 std::optional<std::string> ExpectedRequests::Compare(const ExpectedRequest& request,
-                                                     Position position,
-                                                     const roce::Packet& packet) const {
+                                                     Position position, const roce::Packet& packet,
+                                                     bool in_parts) const {
   const roce::SendWqe& wqe = WqeOf(request);
   const bool is_first = position == request.begin;
   const bool is_last = request.is_answered || position + 1 == request.end;
@@ -193,8 +193,19 @@ std::optional<std::string> ExpectedRequests::Compare(const ExpectedRequest& requ
   }
   // Without AckReq, no ACK for the last packet would come before the timeout (9.7.3).
   if (is_last && !packet.ack_request) return "no AckReq in a message's last packet";
-  return IsSegmented(wqe.opcode) ? CompareSegmented(wqe, is_first, is_last, packet)
-                                 : CompareSingle(wqe, skipped, packet);
+  return IsSegmented(wqe.opcode)
+             ? CompareSegmented(wqe, is_first, is_last, packet)
+             : CompareSingle(wqe, skipped, LengthOf(wqe, skipped, packet, in_parts), packet);
+}
+
+// What the RETH of a request of one packet must say: a part of a READ consists of whole packets.
+uint32_t ExpectedRequests::LengthOf(const roce::SendWqe& wqe, uint32_t skipped,
+                                    const roce::Packet& packet, bool in_parts) const {
+  const uint32_t left = wqe.length - skipped;
+  const uint32_t length = packet.ext.reth.length;
+  const bool is_part = in_parts && wqe.opcode == WorkOpcode::kRdmaRead && length != 0 &&
+                       length < left && length % mtu_bytes_ == 0;
+  return is_part ? length : left;
 }
 
 uint32_t ExpectedRequests::ResponseBytes(const ExpectedRequest& request, Position position) const {

@@ -51,9 +51,15 @@ class ExpectedRequests {
   uint32_t ReceivesOf(uint32_t messages);
   // Whether the request takes a receive.
   bool TakesCredit(const ExpectedRequest& request) const;
-  // Compares the packet at `position` with its `request`. Returns what is wrong, if anything.
+  // Compares the packet at `position` with its `request`. `in_parts`: a READ may ask for a part of
+  // the response. Returns what is wrong, if anything.
   std::optional<std::string> Compare(const ExpectedRequest& request, Position position,
-                                     const roce::Packet& packet) const;
+                                     const roce::Packet& packet, bool in_parts) const;
+  // The end of the responses that a READ packet at `position` asks for.
+  Position EndOfRead(Position position, const roce::Packet& packet) const {
+    const uint32_t length = packet.ext.reth.length;
+    return position + (length == 0 ? 1 : (length + mtu_bytes_ - 1) / mtu_bytes_);
+  }
   uint32_t mtu_bytes() const { return mtu_bytes_; }
   // Payload bytes of the READ response at `position`.
   uint32_t ResponseBytes(const ExpectedRequest& request, Position position) const;
@@ -62,6 +68,8 @@ class ExpectedRequests {
 
  private:
   void Extend();
+  uint32_t LengthOf(const roce::SendWqe& wqe, uint32_t skipped, const roce::Packet& packet,
+                    bool in_parts) const;
   const roce::SendWqe& WqeOf(const ExpectedRequest& request) const;
 
   const SimHost* host_;

@@ -20,6 +20,7 @@ roce::QpConfig Config(size_t node, uint32_t qpn, const Connection& connection) {
   config.uses_srq = node == 1 && connection.shares_receives;
   config.qpn = roce::Qpn(qpn);
   config.limits = connection.limits;
+  config.limits.selective_repeat = connection.repeats_selectively[node];
   return config;
 }
 

@@ -42,6 +42,8 @@ class Pair {
   // `until`. The clock is then at `until`, unless that is kNever.
   bool Step(Random& random, roce::TimeNs until);
   uint64_t frames_dropped() const { return dropped_; }
+  // Frames of `node` that the link has lost.
+  uint64_t lost(int node) const { return nodes_[static_cast<size_t>(node)].out.lost(); }
   // The first protocol violation, if any.
   const std::optional<std::string>& wrong() const { return watch_.wrong(); }
 

@@ -27,7 +27,8 @@ class ProtocolWatch {
     for (size_t node = 0; node < 2; ++node) {
       const bool gives_credits =
           connection.types[node] == roce::QpType::kRc && !(node == 1 && connection.shares_receives);
-      sides_[node].ConnectTo(connection, sides_[1 - node], gives_credits ? hosts[node] : nullptr);
+      sides_[node].ConnectTo(connection, sides_[1 - node], gives_credits ? hosts[node] : nullptr,
+                             connection.repeats_selectively[node]);
     }
   }
   ProtocolWatch(const ProtocolWatch&) = delete;
@@ -42,7 +43,7 @@ class ProtocolWatch {
   // `node` keeps the early `packet` (`change` 1), does no longer (-1), or kept one with its
   // PSN already (0).
   void NoteKept(int node, roce::TimeNs now, const roce::Packet& packet, int change) {
-    if (packet.info->is_request) return SideOf(node).responder->NoteKept(change);
+    if (packet.info->is_request) return SideOf(node).responder->NoteKept(packet, change);
     SideOf(node).requester.NoteKept(now, packet, change);
   }
   // `node`'s program has rung the doorbell.
@@ -57,12 +58,14 @@ class ProtocolWatch {
   struct Side {
     Side(const Connection& connection, int node, std::array<const SimHost*, 2> hosts)
         : requests(connection, node, hosts[static_cast<size_t>(node)]),
-          requester(connection, &requests, hosts[static_cast<size_t>(node)]),
+          requester(connection, &requests, hosts[static_cast<size_t>(node)],
+                    connection.repeats_selectively[static_cast<size_t>(node)]),
           rate(connection.rate_limit_kbps, connection.rate_burst_bytes,
                connection.ipv6 ? RateWatch::kIpv6Excess : 0),
           turns(uint32_t{128} << static_cast<uint32_t>(connection.mtu)) {}
-    void ConnectTo(const Connection& connection, Side& peer, const SimHost* receiver) {
-      responder.emplace(connection, &peer.requests, receiver);
+    void ConnectTo(const Connection& connection, Side& peer, const SimHost* receiver,
+                   bool selective) {
+      responder.emplace(connection, &peer.requests, receiver, selective);
     }
     ExpectedRequests requests;
     RequesterWatch requester;

@@ -32,16 +32,22 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   const Position at = requests_->Locate(packet.psn, unacknowledged_);
   const ExpectedRequest* request = requests_->Find(at);
   if (at < 0 || request == nullptr) return "a request packet whose PSN is no work request's";
-  if (auto wrong = requests_->Compare(*request, at, packet)) {
+  if (auto wrong = requests_->Compare(*request, at, packet, selective_)) {
     return "request packet " + std::to_string(at) + ": " + *wrong;
   }
   if (rnr_end_ != kNever) {
     if (now < rnr_end_) return "a request before the wait after an RNR NAK is over (9.7.5.2.8)";
     rnr_end_ = kNever;
   }
+  const Position end = request->is_read ? requests_->EndOfRead(at, packet) : at + 1;
+  if (IsReread(*request, at, end)) return NoteReread(now, *request, at, end);
+  const bool may_go_on = at == may_go_back_to_;
+  may_go_back_to_ = may_go_on && at == next_ ? std::min(end, request->end) : -1;
+  if (may_go_on && at != next_) TakeGoBack(at);
   if (at != next_) {
     if (auto wrong = CheckRewind(now, at)) return wrong;
   }
+  if (request->is_read && end != request->end) return "a part of a READ that nothing shows missing";
   if (at - unacknowledged_ >= connection_.limits.window_packets) return "beyond the window";
   if (at == request->begin && at == sent_end_) {
     if (auto wrong = CheckStart(*request)) return wrong;
@@ -54,14 +60,49 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   if (since_ack_request_ >= connection_.limits.ack_every_packets) return "AckReq is missing";
   next_ = request->is_read ? request->end : at + 1;
   sent_end_ = std::max(sent_end_, next_);
-  if (packet.ack_request) asked_until_ = next_;
+  if (packet.ack_request) asked_until_ = repeats_.empty() ? next_ : std::max(asked_until_, next_);
   if (next_ - unacknowledged_ >= connection_.limits.window_packets &&
       asked_until_ <= unacknowledged_) {
     return "the window is full, and no packet in it asks for an ACK";
   }
   must_send_ = false;
   if (timer_start_ == kNever) timer_start_ = now;
+  if (!repeats_.empty()) SeekRepeat(next_);
   return std::nullopt;
+}
+
+// With selective repeat, responses that others have overtaken are asked for alone.
+bool RequesterWatch::IsReread(const ExpectedRequest& request, Position at, Position end) const {
+  if (!selective_ || !request.is_answered || (kept_ == 0 && at >= shown_until_)) return false;
+  const bool is_part = request.is_read && end != request.end;
+  return at >= unacknowledged_ && at < sent_end_ && (at != next_ || is_part);
+}
+
+std::optional<std::string> RequesterWatch::NoteReread(TimeNs now, const ExpectedRequest& request,
+                                                      Position at, Position end) {
+  if (at - unacknowledged_ >= connection_.limits.window_packets) return "beyond the window";
+  if (timer_start_ == kNever) timer_start_ = now;
+  const bool may_go_on = at == may_go_back_to_;
+  if (at == unacknowledged_) may_go_back_since_ = now;
+  const bool may_go_back = (at == unacknowledged_ || may_go_on) && end == request.end;
+  may_go_back_to_ = may_go_back ? end : -1;
+  may_recover_ |= may_go_back;
+  return std::nullopt;
+}
+
+// The packet before this one has gone back.
+void RequesterWatch::TakeGoBack(Position at) {
+  ++retries_;
+  GoBack();
+  must_send_ = false;
+  next_ = at;
+  timer_start_ = may_go_back_since_;
+}
+
+// After the last packet to be repeated, sending goes on where it was.
+void RequesterWatch::SeekRepeat(Position from) {
+  repeats_.erase(repeats_.begin(), repeats_.lower_bound(from));
+  next_ = repeats_.empty() ? std::max(resume_, unacknowledged_) : *repeats_.begin();
 }
 
 // The timer runs at most four times as long as requested (9.7.6.1.3).
@@ -73,12 +114,13 @@ bool RequesterWatch::IsLate(TimeNs now) const {
 // Go-back-N without a NAK requires a timeout, after at least the requested time (9.7.6.1.3).
 std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) {
   const std::string name = "request packet " + std::to_string(at);
-  if (at != unacknowledged_ || at == sent_end_) {
+  const bool is_probe = IsProbe(at);
+  if ((at != unacknowledged_ && !is_probe) || at == sent_end_) {
     return name + " instead of " + std::to_string(next_) + ", unacknowledged from " +
            std::to_string(unacknowledged_);
   }
   const TimeNs timeout = timeout_ns();
-  const bool gave_up_missing = kept_ != 0 && !recovering_ && rnr_end_ == kNever;
+  const bool gave_up_missing = (kept_ != 0 && !recovering_ && rnr_end_ == kNever) || may_rewind_;
   if (gave_up_missing) {
     // A response that others have overtaken counts as lost, as for an implied NAK (9.7.5).
   } else if (timer_start_ == kNever || timeout == kNever || now - timer_start_ < timeout) {
@@ -88,7 +130,17 @@ std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) 
   if (retries_ == connection_.retry_count) return "more retries than retry_cnt (9.9.2)";
   ++retries_;
   GoBack();
+  if (!is_probe) return std::nullopt;
+  repeats_ = {at};
+  resume_ = sent_end_;
   return std::nullopt;
+}
+
+// With selective repeat, the first timeout repeats the last packet of a SEND or WRITE, so that the
+// peer asks for what is missing before it.
+bool RequesterWatch::IsProbe(Position at) {
+  return selective_ && retries_ == 0 && at == sent_end_ - 1 && at != unacknowledged_ &&
+         !requests_->Find(at)->is_answered;
 }
 
 // Checks the limit of READs and atomics (9.7.3) and the fence (10.8.3.3).
@@ -160,6 +212,10 @@ void RequesterWatch::NoteKept(TimeNs now, const roce::Packet& packet, int change
 // False: the packet shows a gap.
 bool RequesterWatch::HandleInWindow(TimeNs now, Position at, const roce::Packet& packet) {
   if (packet.info->operation == roce::Operation::kAcknowledge) {
+    if (packet.info->Has(roce::ExtHeader::kMissing)) {
+      if (selective_) HandleSelectiveNak(now, at, packet);
+      return true;
+    }
     if (packet.ext.aeth.kind() == roce::AethKind::kAck) return Acknowledge(now, at + 1);
     HandleNak(now, at, packet.ext.aeth);
     return true;
@@ -183,11 +239,32 @@ void RequesterWatch::HandleNak(TimeNs now, Position at, roce::Aeth aeth) {
   if (!Acknowledge(now, at) || at != unacknowledged_) return;
   if (!is_sequence_nak) {
     HandleRnrNak(now, aeth.value());
+  } else if (may_recover_ && rnr_end_ == kNever) {
+    may_rewind_ = true;
   } else if (!recovering_ && rnr_end_ == kNever) {
     exhausted_ = retries_ == connection_.retry_count;
     ++retries_;
     GoBack();
   }
+}
+
+// What the peer asks for is sent again before anything else, unless all is sent again anyway.
+void RequesterWatch::HandleSelectiveNak(TimeNs now, Position at, const roce::Packet& packet) {
+  Position reached = unacknowledged_;
+  while (reached < at && !requests_->Find(reached)->is_answered) {
+    reached = std::min(at, requests_->Find(reached)->end);
+  }
+  if (reached != unacknowledged_) Progress(now, reached);
+  if (reached != at) shown_until_ = std::max(shown_until_, at);
+  if (rnr_end_ != kNever) return;
+  if (repeats_.empty() && next_ == unacknowledged_) return;
+  if (repeats_.empty()) resume_ = next_;
+  for (uint32_t i = 0; i < roce::MissingEth::kPsns; ++i) {
+    if (packet.ext.missing.Has(i) && at + i < sent_end_) repeats_.insert(at + i);
+  }
+  if (repeats_.empty()) return;
+  next_ = *repeats_.begin();
+  must_send_ |= next_ == unacknowledged_;
 }
 
 void RequesterWatch::HandleRnrNak(TimeNs now, uint8_t code) {
@@ -214,7 +291,9 @@ bool RequesterWatch::Acknowledge(TimeNs now, Position end) {
     reached = std::min(end, request->end);
   }
   if (reached != unacknowledged_) Progress(now, reached);
-  if (!is_complete && !recovering_ && rnr_end_ == kNever) {
+  if (!is_complete && may_recover_) {
+    may_rewind_ = true;
+  } else if (!is_complete && !recovering_ && rnr_end_ == kNever) {
     exhausted_ = retries_ == connection_.retry_count;
     ++retries_;
     GoBack();
@@ -224,7 +303,13 @@ bool RequesterWatch::Acknowledge(TimeNs now, Position end) {
 
 void RequesterWatch::Progress(TimeNs now, Position end) {
   unacknowledged_ = end;
-  next_ = std::max(next_, end);
+  if (repeats_.empty()) {
+    next_ = std::max(next_, end);
+  } else {
+    SeekRepeat(end);
+  }
+  may_recover_ = may_rewind_ = false;
+  if (may_go_back_to_ >= 0) may_go_back_to_ = std::max(may_go_back_to_, end);
   retries_ = rnr_retries_ = 0;
   recovering_ = must_send_ = false;
   rnr_end_ = kNever;
@@ -232,6 +317,8 @@ void RequesterWatch::Progress(TimeNs now, Position end) {
 }
 
 void RequesterWatch::GoBack() {
+  repeats_.clear();
+  may_recover_ = may_rewind_ = false;
   next_ = asked_until_ = unacknowledged_;
   recovering_ = true;
   must_send_ = true;

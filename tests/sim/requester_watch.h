@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "roce/packet.h"
@@ -17,8 +18,10 @@ namespace roci::sim {
 // Each call returns what is wrong, if anything.
 class RequesterWatch {
  public:
-  RequesterWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* host)
-      : connection_(connection), requests_(requests), host_(host) {}
+  // `selective`: it repeats what selective NAKs ask for; otherwise it ignores them.
+  RequesterWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* host,
+                 bool selective)
+      : connection_(connection), requests_(requests), host_(host), selective_(selective) {}
 
   // A request packet is sent, which the link may still lose.
   std::optional<std::string> NoteRequest(roce::TimeNs now, const roce::Packet& packet);
@@ -42,6 +45,13 @@ class RequesterWatch {
   void Progress(roce::TimeNs now, Position end);
   bool HandleInWindow(roce::TimeNs now, Position at, const roce::Packet& packet);
   void HandleNak(roce::TimeNs now, Position at, roce::Aeth aeth);
+  void HandleSelectiveNak(roce::TimeNs now, Position at, const roce::Packet& packet);
+  bool IsProbe(Position at);
+  void SeekRepeat(Position from);
+  bool IsReread(const ExpectedRequest& request, Position at, Position end) const;
+  std::optional<std::string> NoteReread(roce::TimeNs now, const ExpectedRequest& request,
+                                        Position at, Position end);
+  void TakeGoBack(Position at);
   void HandleRnrNak(roce::TimeNs now, uint8_t code);
   void GoBack();
   bool IsLate(roce::TimeNs now) const;
@@ -53,11 +63,20 @@ class RequesterWatch {
   const Connection connection_;
   ExpectedRequests* requests_;
   const SimHost* host_;
+  const bool selective_;
 
   Position unacknowledged_ = 0;  // the oldest one
   Position next_ = 0;            // must be sent next, unless a timeout comes first
   Position sent_end_ = 0;        // end of all requests, and READ responses, sent so far
-  Position asked_until_ = 0;     // end of the last packet with AckReq since the last go-back
+  std::set<Position> repeats_;   // selective repeat: all that must be sent again
+  Position resume_ = 0;          // then sending goes on here
+  // After a repeated request for the oldest missing response, which may also begin a go-back-N.
+  Position may_go_back_to_ = -1;
+  bool may_recover_ = false;  // it was one, so that further NAKs may report the same loss
+  bool may_rewind_ = false;   // such a NAK has come
+  Position shown_until_ = 0;  // responses before it are missing, as selective NAKs show
+  roce::TimeNs may_go_back_since_ = 0;
+  Position asked_until_ = 0;  // end of the last packet with AckReq since the last go-back
   uint32_t since_ack_request_ = 0;
   roce::TimeNs timer_start_ = roce::kNever;  // of the acknowledgement timer; kNever: off
   roce::TimeNs rnr_end_ = roce::kNever;      // of the wait after an RNR NAK; kNever: none

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "roce/reorder_window.h"
+
 namespace roci::sim {
 
 std::optional<std::string> ResponderWatch::NoteRequest(const roce::Packet& packet,
@@ -25,7 +27,7 @@ std::optional<std::string> ResponderWatch::NoteRequest(const roce::Packet& packe
   } else if (at > expected_) {
     HandleGap();
   } else {
-    HandleDuplicate(*request, at);
+    HandleDuplicate(*request, at, packet);
   }
   return std::nullopt;
 }
@@ -62,12 +64,25 @@ void ResponderWatch::HandleGap() {
   nak_allowed_ = expected_;
 }
 
+void ResponderWatch::NoteKept(const roce::Packet& packet, int change) {
+  const Position at = requests_->Locate(packet.psn, expected_);
+  if (change > 0) kept_.insert(at);
+  if (change < 0) kept_.erase(at);
+}
+
 // SENDs and WRITEs are acknowledged again. The responses to other requests are sent again, as far
 // back as the responder keeps those requests (9.7.5).
-void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at) {
+void ResponderWatch::HandleDuplicate(const ExpectedRequest& request, Position at,
+                                     const roce::Packet& packet) {
   if (!request.is_answered) {
     ack_owed_ = at;
-  } else if (IsAnswerable(request)) {
+    return;
+  }
+  if (!IsAnswerable(request)) return;
+  const Position end = request.is_read ? requests_->EndOfRead(at, packet) : request.end;
+  if (selective_ && end != request.end) {
+    if (replays_.size() < roce::kMostRereads) replays_.push_back({request.end, at, end, at});
+  } else if (end == request.end) {
     Owe(request, at);
   }
 }
@@ -93,6 +108,7 @@ void ResponderWatch::Owe(const ExpectedRequest& request, Position start) {
   if (answerable_.size() <= kept) return;
   const Position oldest = *(answerable_.end() - kept);
   std::erase_if(owed_, [oldest](const Owed& other) { return other.end < oldest; });
+  std::erase_if(replays_, [oldest](const Replay& other) { return other.request_end < oldest; });
 }
 
 std::optional<std::string> ResponderWatch::NoteAnswer(const roce::Packet& packet) {
@@ -111,6 +127,8 @@ std::optional<std::string> ResponderWatch::NoteAnswer(const roce::Packet& packet
     wrong = NoteResponse(at, packet);
   } else if (aeth.kind() == roce::AethKind::kAck) {
     wrong = NoteAcknowledge(at, aeth);
+  } else if (packet.info->Has(roce::ExtHeader::kMissing)) {
+    wrong = NoteSelectiveNak(at, packet);
   } else {
     wrong = NoteNak(at, aeth);
   }
@@ -138,7 +156,7 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
     has_failed_ = true;  // other tests check whether the request deserves it
     return std::nullopt;
   }
-  const bool is_missing = kept_ != 0 && at == expected_ && !gap_reported_;
+  const bool is_missing = !kept_.empty() && at == expected_ && !gap_reported_;
   if (is_sequence && at != nak_allowed_ && !is_missing) {
     return "a NAK for no gap, or a second one (9.7.5.2)";
   }
@@ -154,9 +172,31 @@ std::optional<std::string> ResponderWatch::NoteNak(Position at, roce::Aeth aeth)
   return CheckMessages(aeth.msn, at, expected_);
 }
 
+// A selective NAK asks for packets that others have overtaken, and for none that is kept.
+std::optional<std::string> ResponderWatch::NoteSelectiveNak(Position at,
+                                                            const roce::Packet& packet) {
+  if (at != expected_) return "a selective NAK for another packet than the next one";
+  bool asks = false;
+  for (uint32_t i = 0; i < roce::MissingEth::kPsns; ++i) {
+    if (!packet.ext.missing.Has(i)) continue;
+    asks = true;
+    const std::string name = "asks for " + std::to_string(at + i);
+    if (kept_.empty() || at + i > *kept_.rbegin()) return name + ", which nothing has overtaken";
+    auto kept = kept_.upper_bound(at + i);
+    if (kept == kept_.begin()) continue;
+    const ExpectedRequest* request = requests_->Find(*--kept);
+    if (at + i < (request->is_read ? request->end : *kept + 1)) return name + ", which is kept";
+  }
+  if (!asks) return "a selective NAK that asks for nothing";
+  if (!owed_.empty() && owed_.front().next < at) return "overtakes a response (9.7.5)";
+  if (at > ack_owed_) ack_owed_ = kNone;
+  return CheckMessages(packet.ext.aeth.msn, at, expected_);
+}
+
 // READ and atomic responses come in the order of the requests. Those of a READ start at the
 // requested PSN and have no gap (9.7.5).
 std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce::Packet& packet) {
+  if (!replays_.empty()) return NoteReplay(at, packet);
   if (owed_.empty()) return "nobody asks for it";
   Owed& owed = owed_.front();
   if (at != owed.next) return "instead of " + std::to_string(owed.next);
@@ -172,6 +212,24 @@ std::optional<std::string> ResponderWatch::NoteResponse(Position at, const roce:
   const Position message_end = owed.end;
   if (owed.next == end) owed_.erase(owed_.begin());
   if (at > ack_owed_) ack_owed_ = kNone;
+  if (!packet.info->Has(roce::ExtHeader::kAeth)) return std::nullopt;
+  if (packet.ext.aeth.kind() != roce::AethKind::kAck) return "its AETH is no ACK";
+  if (auto wrong = CheckCredits(packet.ext.aeth)) return wrong;
+  return CheckMessages(packet.ext.aeth.msn, message_end, message_end);
+}
+
+std::optional<std::string> ResponderWatch::NoteReplay(Position at, const roce::Packet& packet) {
+  Replay& replay = replays_.front();
+  if (at != replay.next) return "instead of a repeated " + std::to_string(replay.next);
+  const ExpectedRequest* request = requests_->Find(at);
+  if (packet.info->operation != roce::Operation::kReadResponse) return "of another kind";
+  if (packet.payload.size() != requests_->ResponseBytes(*request, at)) return "payload length";
+  if (packet.info->IsFirst() != (at == replay.start) ||
+      packet.info->IsLast() != (at + 1 == replay.end)) {
+    return "FIRST, MIDDLE or LAST of a part";
+  }
+  const Position message_end = replay.request_end;
+  if (++replay.next == replay.end) replays_.pop_front();
   if (!packet.info->Has(roce::ExtHeader::kAeth)) return std::nullopt;
   if (packet.ext.aeth.kind() != roce::AethKind::kAck) return "its AETH is no ACK";
   if (auto wrong = CheckCredits(packet.ext.aeth)) return wrong;
@@ -216,6 +274,7 @@ std::optional<std::string> ResponderWatch::NoteQuiet() {
   if (!owed_.empty()) {
     return "no answer to request packet " + std::to_string(owed_.front().start);
   }
+  if (!replays_.empty()) return "no answer to a part of a READ";
   if (nak_owed_ || rnr_owed_) return "no NAK for packet " + std::to_string(expected_);
   if (ack_owed_ != kNone) return "no ACK for packet " + std::to_string(ack_owed_);
   return std::nullopt;

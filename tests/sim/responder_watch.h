@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,16 +20,17 @@ namespace roci::sim {
 class ResponderWatch {
  public:
   // `requests` are the peer's. `receiver` has the receive queue whose credits the answers give;
-  // null: they give none.
-  ResponderWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* receiver)
-      : connection_(connection), requests_(requests), receiver_(receiver) {}
+  // null: they give none. `selective`: it sends parts of READs again.
+  ResponderWatch(const Connection& connection, ExpectedRequests* requests, const SimHost* receiver,
+                 bool selective)
+      : connection_(connection), requests_(requests), receiver_(receiver), selective_(selective) {}
 
   // A request packet was handled. The queue pair now expects `expected_psn`.
   std::optional<std::string> NoteRequest(const roce::Packet& packet, roce::Psn expected_psn);
   // A response is sent, which the link may still lose.
   std::optional<std::string> NoteAnswer(const roce::Packet& packet);
   // An early request is kept (1), or no longer (-1): the one before it may be lost.
-  void NoteKept(int change) { kept_ += change; }
+  void NoteKept(const roce::Packet& packet, int change);
   // The program has called the queue pair after all receives posted so far.
   void NoteWork() {
     has_noted_receives_ = receiver_ != nullptr && receiver_->PostedReceives() != 0;
@@ -44,15 +47,23 @@ class ResponderWatch {
     Position start;       // of this response: a READ may be requested again in part (9.7.5)
     Position next;
   };
+  // A part of a READ response that is sent again, before other answers.
+  struct Replay {
+    Position request_end;
+    Position start, end;
+    Position next;
+  };
 
   void Execute(const ExpectedRequest& request, const roce::Packet& packet);
   void Decline(const ExpectedRequest& request);
   void HandleGap();
-  void HandleDuplicate(const ExpectedRequest& request, Position at);
+  void HandleDuplicate(const ExpectedRequest& request, Position at, const roce::Packet& packet);
+  std::optional<std::string> NoteReplay(Position at, const roce::Packet& packet);
   bool IsAnswerable(const ExpectedRequest& request) const;
   void Owe(const ExpectedRequest& request, Position start);
   std::optional<std::string> NoteAcknowledge(Position at, roce::Aeth aeth);
   std::optional<std::string> NoteNak(Position at, roce::Aeth aeth);
+  std::optional<std::string> NoteSelectiveNak(Position at, const roce::Packet& packet);
   std::optional<std::string> NoteResponse(Position at, const roce::Packet& packet);
   std::optional<std::string> CheckMessages(roce::Msn msn, Position least, Position most);
   std::optional<std::string> CheckCredits(roce::Aeth aeth);
@@ -62,11 +73,13 @@ class ResponderWatch {
   const Connection connection_;
   ExpectedRequests* requests_;
   const SimHost* receiver_;
+  const bool selective_;
   bool has_noted_receives_ = false;
   bool denied_ = false;  // the last AETH told the peer that there are no receives
   Position expected_ = 0;
-  int kept_ = 0;                      // early requests
+  std::set<Position> kept_;           // early requests
   std::vector<Owed> owed_;            // in the order of the requests
+  std::deque<Replay> replays_;        // in the order in which they were asked for
   std::vector<Position> answerable_;  // ends of the latest requests with responses of their own
   Position ack_owed_ = kNone;
   Position nak_allowed_ = kNone;  // one sequence NAK may be sent for this position

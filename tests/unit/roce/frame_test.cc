@@ -106,6 +106,9 @@ void ExpectSameExt(const OpcodeInfo& info, const ExtHeaders& a, const ExtHeaders
   if (info.Has(kXrcEth)) {
     EXPECT_EQ(a.xrc.srq_number, b.xrc.srq_number);
   }
+  if (info.Has(kMissing)) {
+    EXPECT_EQ(a.missing, b.missing);
+  }
   if (info.Has(kFeth)) {
     EXPECT_EQ(a.feth.placement_type, b.feth.placement_type);
     EXPECT_EQ(a.feth.selectivity_level, b.feth.selectivity_level);

@@ -57,6 +57,7 @@ TxPacket RandomTxPacket(Opcode opcode, uint32_t payload_length, uint32_t seed) {
   if (info.Has(kImmDt)) p.ext.imm = {r32()};
   if (info.Has(kIeth)) p.ext.ieth = {Key(r32())};
   if (info.Has(kXrcEth)) p.ext.xrc = {r32() & kMask24};
+  if (info.Has(kMissing)) p.ext.missing.words = {random(), random(), random(), random()};
   if (info.Has(kFeth)) p.ext.feth = {static_cast<uint8_t>(r32() & 0xF), static_cast<uint8_t>(1)};
   return p;
 }

@@ -64,6 +64,7 @@ std::vector<Expected> AllExpected() {
   all.push_back({0x64, {kDeth}});
   all.push_back({0x65, {kDeth, kImmDt}});
   all.push_back({0x81, {kCnpReserved}});
+  all.push_back({0xD1, {kAeth, kMissing}});  // deviations.md
   return all;
 }
 
@@ -128,6 +129,8 @@ TEST(OpcodeTable, Meanings) {
   EXPECT_EQ(InfoOf(Opcode::kRcAtomicWrite).payload, PayloadRule::kEightBytes);
   EXPECT_EQ(InfoOf(Opcode::kCnp).transport, Transport::kCnp);
   EXPECT_EQ(InfoOf(Opcode::kUdSendOnly).transport, Transport::kUd);
+  EXPECT_EQ(InfoOf(Opcode::kRcSelectiveNak).transport, Transport::kRc);
+  EXPECT_EQ(InfoOf(Opcode::kRcSelectiveNak).operation, Operation::kAcknowledge);
 }
 
 TEST(OpcodeTable, PayloadAndResponsesByOperation) {
@@ -152,7 +155,7 @@ TEST(OpcodeTable, SameOperationOnAnotherTransport) {
   EXPECT_EQ(WithTransport(Opcode::kRcSendOnly, Transport::kUd), Opcode::kUdSendOnly);
   EXPECT_FALSE(InfoOf(WithTransport(Opcode::kRcReadRequest, Transport::kUc)).known);
   for (const OpcodeInfo& info : kOpcodeTable) {
-    if (info.known) {
+    if (info.known && info.opcode != Opcode::kRcSelectiveNak) {
       EXPECT_EQ(WithTransport(info.opcode, info.transport), info.opcode);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <random>
 #include <set>
 
@@ -37,6 +38,69 @@ TEST(ReorderWindow, KnowsGapsAndWhenTheyBegan) {
   EXPECT_EQ(window.Note(kDue + 3, kDue + 3, 1, 400), Arrival::kNew);
   window.Advance(kDue + 5);
   EXPECT_TRUE(window.is_empty());
+}
+
+MissingEth Missing(std::initializer_list<uint32_t> distances) {
+  MissingEth missing;
+  for (const uint32_t distance : distances) missing.Add(distance);
+  return missing;
+}
+
+TEST(ReorderWindow, AsksForAGapWhenItIsOldAndAgainLessAndLessOften) {
+  constexpr uint64_t kWaitNs = 50;
+  constexpr uint64_t kRepeatNs = 100;
+  ReorderWindow window;
+  EXPECT_EQ(window.NextAsk(kWaitNs), kNever);
+  window.Note(kDue, kDue + 2, 1, 1000);
+  window.Note(kDue, kDue + 4, 1, 1020);
+  EXPECT_EQ(window.NextAsk(kWaitNs), 1050u);
+  window.Ask(1049, kWaitNs, kRepeatNs);
+  EXPECT_FALSE(window.HasWanted());
+  window.Ask(1050, kWaitNs, kRepeatNs);
+  EXPECT_TRUE(window.HasWanted());
+  EXPECT_EQ(window.TakeWanted(), Missing({0, 1}));
+  EXPECT_FALSE(window.HasWanted());
+  EXPECT_EQ(window.NextAsk(kWaitNs), 1070u);
+  window.Ask(1070, kWaitNs, kRepeatNs);
+  window.Advance(kDue + 1);
+  EXPECT_EQ(window.TakeWanted(), Missing({2})) << "it counts from the next PSN";
+  EXPECT_EQ(window.NextAsk(kWaitNs), 1150u);
+  window.Ask(1150, kWaitNs, kRepeatNs);
+  EXPECT_EQ(window.TakeWanted(), Missing({0}));
+  EXPECT_EQ(window.Missing()->asks, 2u);
+  window.Advance(kDue + 3);
+  window.Ask(1170, kWaitNs, kRepeatNs);
+  EXPECT_EQ(window.NextAsk(kWaitNs), 1270u);
+  window.Ask(1270, kWaitNs, kRepeatNs);
+  EXPECT_EQ(window.NextAsk(kWaitNs), 1470u) << "twice as long";
+}
+
+TEST(ReorderWindow, AsksForBothPartsOfAGapThatIsFilledInTheMiddle) {
+  ReorderWindow window;
+  window.Note(kDue, kDue + 5, 1, 0);
+  window.Ask(10, 10, 10);
+  window.TakeWanted();
+  window.Note(kDue, kDue + 2, 1, 12);
+  EXPECT_EQ(window.NextAsk(10), 20u);
+  window.Ask(20, 10, 10);
+  EXPECT_EQ(window.TakeWanted(), Missing({0, 1, 3, 4}));
+}
+
+TEST(ReorderWindow, ExpectsWhatAnAcknowledgementCovers) {
+  ReorderWindow window;
+  window.Note(kDue, kDue + 1, 1, 0);
+  window.Expect(kDue, kDue + 4, 100);
+  window.Expect(kDue, kDue + 3, 200);
+  EXPECT_FALSE(window.HasArrived(kDue + 2));
+  window.Ask(100, 100, 100);
+  EXPECT_EQ(window.TakeWanted(), Missing({0}));
+  window.Ask(200, 100, 100);
+  EXPECT_EQ(window.TakeWanted(), Missing({0, 2, 3}));
+  EXPECT_EQ(window.Note(kDue, kDue + 3, 1, 300), Arrival::kNew);
+  EXPECT_EQ(window.Note(kDue, kDue + 3, 1, 300), Arrival::kDuplicate);
+  window.Expect(kDue, kDue + 10 * ReorderWindow::kPackets, 400);
+  window.Advance(kDue + ReorderWindow::kPackets);
+  EXPECT_TRUE(window.is_empty()) << "in part only";
 }
 
 TEST(ReorderWindow, RefusesWhatItHasNoRoomFor) {
