@@ -29,8 +29,9 @@ enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 
 // How a device handles packets that arrive out of order.
 enum class ReorderUse : uint8_t {
-  kGoBackN,   // drops those behind a gap and asks for all again (IBTA vol 1, 9.7.5)
-  kTolerate,  // keeps those behind a gap for some time
+  kGoBackN,    // drops those behind a gap and asks for all again (IBTA vol 1, 9.7.5)
+  kTolerate,   // keeps those behind a gap for some time
+  kSelective,  // the same, and asks for what is missing alone
 };
 
 inline constexpr uint32_t kMaxDevices = 256;

@@ -18,7 +18,8 @@ constexpr Named<dataplane::FlowControlUse> kPauseUses[] = {
     {"on", dataplane::FlowControlUse::kOn},
     {"off", dataplane::FlowControlUse::kOff}};
 constexpr Named<ReorderUse> kReorderUses[] = {{"go_back_n", ReorderUse::kGoBackN},
-                                              {"tolerate", ReorderUse::kTolerate}};
+                                              {"tolerate", ReorderUse::kTolerate},
+                                              {"selective", ReorderUse::kSelective}};
 
 static_assert(ROCI_ABI_DEVICE_NAME_MAX == 64);
 constexpr char kNameRule[] = "a name of at most 63 letters, digits, '_' and '-'";
@@ -204,11 +205,11 @@ void ReadPortSettings(TomlReader& reader, const DeviceConfig& device,
 // The upper limit: below the ACK timeouts that peers commonly have (67 ms or more), after which
 // they send everything again.
 void ReadReordering(TomlReader& reader, DeviceConfig& out) {
-  reader.Parsed("reorder", "one of \"go_back_n\", \"tolerate\"",
+  reader.Parsed("reorder", "one of \"go_back_n\", \"tolerate\", \"selective\"",
                 [&](const std::string& text) { return Lookup(kReorderUses, text, out.reorder); });
   if (reader.Number("reorder_wait_us", 1, 50'000, out.reorder_wait_us) &&
       out.reorder == ReorderUse::kGoBackN) {
-    reader.Fault("reorder_wait_us", "needs reorder = \"tolerate\"");
+    reader.Fault("reorder_wait_us", "needs reorder = \"tolerate\" or \"selective\"");
   }
 }
 

@@ -103,6 +103,7 @@ Json ShowQp(const Session& session, const QpRecord& record, const dataplane::Que
   out["flushing"] = info.debug.flushing;
   const uint32_t throttled = info.debug.throttled_to_kbps;
   out["throttled_to_kbps"] = throttled != 0 ? Json(throttled) : Json();
+  out["selective_repeat"] = info.debug.selective_repeat;
   out["requester"] = ShowRequester(info.debug.requester);
   out["responder"] = ShowResponder(info.debug.responder);
   return out;

@@ -43,6 +43,7 @@ roce::QpLimits Session::TransportLimits() const {
   const DeviceConfig& config = device_->config();
   if (config.reorder != ReorderUse::kGoBackN) {
     limits.reorder_wait_ns = config.reorder_wait_us * static_cast<uint32_t>(roce::kNsPerUs);
+    limits.selective_repeat = config.reorder == ReorderUse::kSelective;
   }
   return limits;
 }

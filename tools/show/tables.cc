@@ -133,6 +133,10 @@ std::vector<Column> QpColumns() {
        }},
       Join("RETRY", "requester/retries_left", "/", "retry_count"),
       Join("RNR", "requester/rnr_retries_left", "/", "rnr_retry"),
+      {"LOSS",
+       [](const Json& item) {
+         return item.value("selective_repeat", false) ? "selective" : "go-back-N";
+       }},
       {"THROTTLED",
        [](const Json& item) {
          const Json& kbps = At(item, "throttled_to_kbps");

@@ -54,6 +54,8 @@ WINDOW     unacknowledged packets / most of them; a loss on a port reduces the l
 TIMER      the ACK timeout (attribute): 4.096 us * 2^TIMER, 0: none; "*": running
 RETRY      retries left before the queue pair fails / the attribute retry_cnt
 RNR        the same for RNR NAKs (rnr_retry); 7: no limit
+LOSS       selective: lost packets are repeated alone, if the peer does so, too; go-back-N: all later
+           ones, too (docs/ports.md)
 THROTTLED  current rate limit by congestion control; "-": none
 TX PKTS, RX PKTS, DROPS   packets sent, received, and refused by the queue pair
 )";

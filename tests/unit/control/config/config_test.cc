@@ -338,7 +338,12 @@ TEST(ConfigTest, ReadsWhetherReorderingIsTolerated) {
   EXPECT_EQ(NameOf(on->devices[0].reorder), "tolerate");
   EXPECT_EQ(on->devices[0].reorder_wait_us, 70u);
   EXPECT_EQ(Fault(device + "reorder_wait_us=70\n"),
-            "t.toml:4: device[0].reorder_wait_us: needs reorder = \"tolerate\"");
+            "t.toml:4: device[0].reorder_wait_us: needs reorder = \"tolerate\" or \"selective\"");
+  const absl::StatusOr<Config> selective =
+      ParseConfig(device + "reorder=\"selective\"\nreorder_wait_us=70\n", "t.toml");
+  ASSERT_TRUE(selective.ok()) << selective.status();
+  EXPECT_EQ(selective->devices[0].reorder, ReorderUse::kSelective);
+  EXPECT_EQ(NameOf(selective->devices[0].reorder), "selective");
   for (const char* line : {"reorder=\"maybe\"", "reorder=\"tolerate\"\nreorder_wait_us=0",
                            "reorder=\"tolerate\"\nreorder_wait_us=50001"}) {
     EXPECT_NE(Fault(device + line + "\n"), "") << line;
