@@ -154,6 +154,18 @@ Json DescribeAeth(const roce::Aeth& aeth) {
   return out;
 }
 
+// The PSNs that a selective NAK asks for, as ranges [first, last].
+Json DescribeMissing(const roce::MissingEth& missing, roce::Psn psn) {
+  Json out = Json::array();
+  for (uint32_t i = 0; i < roce::MissingEth::kPsns; ++i) {
+    if (!missing.Has(i)) continue;
+    const uint32_t first = i;
+    while (i + 1 < roce::MissingEth::kPsns && missing.Has(i + 1)) ++i;
+    out.push_back({(psn + first).value(), (psn + i).value()});
+  }
+  return out;
+}
+
 void AddExtHeaders(const DecodedFrame& frame, Json& out) {
   const roce::ExtHeaders& ext = frame.ext;
   const auto has = [&](ExtHeader kind) {
@@ -190,6 +202,7 @@ void AddExtHeaders(const DecodedFrame& frame, Json& out) {
   if (has(ExtHeader::kAtomicAckEth)) out["atomicacketh"] = {{"original", ext.atomic_ack.original}};
   if (has(ExtHeader::kImmDt)) out["immdt"] = {{"imm", ext.imm.value}};
   if (has(ExtHeader::kIeth)) out["ieth"] = {{"rkey", ext.ieth.rkey.value()}};
+  if (has(ExtHeader::kMissing)) out["missing"] = DescribeMissing(ext.missing, frame.bth->psn);
 }
 
 void AddVerdicts(const DecodedFrame& frame, Json& out) {

@@ -95,6 +95,7 @@ void ReadTransport(Bytes transport, DecodedFrame& out) {
   LoadExt(info, kAtomicAckEth, transport, out.ext.atomic_ack, out);
   LoadExt(info, kImmDt, transport, out.ext.imm, out);
   LoadExt(info, kIeth, transport, out.ext.ieth, out);
+  LoadExt(info, kMissing, transport, out.ext.missing, out);
   if (HasExt(out, kDeth)) {
     out.ext_reserved8 = std::to_integer<uint8_t>(transport[info.OffsetOf(kDeth) + 4]);
   } else if (HasExt(out, kXrcEth)) {

@@ -48,6 +48,10 @@ struct SentRequest {
   roce::Psn last() const { return psn + (span == 0 ? 0 : span - 1); }
 };
 
+struct PsnRange {
+  roce::Psn begin, end;
+};
+
 // Request PSNs that the capture has not shown.
 struct PsnGap {
   roce::Psn begin, end;
@@ -68,6 +72,7 @@ struct FlowTotals {
   uint64_t repeated = 0;            // request packets sent again
   uint64_t duplicates = 0;          // copies in a row, as a network makes them
   uint64_t naks = 0, rnr_naks = 0;  // sequence NAKs, RNR NAKs
+  uint64_t selective_naks = 0;      // not among the sequence NAKs
   uint64_t nak_recoveries = 0, timeouts = 0;
   uint64_t marked = 0, cnps = 0;
   uint64_t damaged = 0;    // bad ICRC
@@ -121,6 +126,9 @@ struct RequestState {
   std::optional<roce::Psn> last_psn;
   int64_t last_ns = 0;
   std::optional<std::pair<roce::Psn, int64_t>> nak;  // to be obeyed, and when it came
+  std::vector<roce::Psn> wanted;  // selective NAKs ask for these, and they were not sent since
+  bool selective = false;         // selective repeat is in use
+  std::deque<PsnRange> rereads;   // responses of READs that were asked for alone
   std::optional<roce::Psn> filled_nak;  // its packet came, late or again: it may come once more
   std::optional<roce::Psn> rnr;
   int64_t rnr_until_ns = 0;

@@ -65,9 +65,9 @@ Json CountsJson(const FlowTotals& totals) {
           {"messages", totals.messages}, {"missing", totals.missing},
           {"repeated", totals.repeated}, {"copies", totals.duplicates},
           {"damaged", totals.damaged},   {"naks", totals.naks},
-          {"rnr_naks", totals.rnr_naks}, {"nak_recoveries", totals.nak_recoveries},
-          {"timeouts", totals.timeouts}, {"marked", totals.marked},
-          {"cnps", totals.cnps}};
+          {"rnr_naks", totals.rnr_naks}, {"selective_naks", totals.selective_naks},
+          {"timeouts", totals.timeouts}, {"nak_recoveries", totals.nak_recoveries},
+          {"marked", totals.marked},     {"cnps", totals.cnps}};
 }
 
 Json SeriesJson(const ByteSeries& series) {

@@ -230,6 +230,26 @@ void TakeSequenceNak(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& 
   asked.requests.nak.emplace(psn, frame.time_ns);
 }
 
+// Only the packets that it lists have not arrived.
+void TakeSelectiveNak(const SeenFrame& frame, Flow& flow, Flow& asked) {
+  const Psn psn = frame.packet.psn;
+  RequestState& state = asked.requests;
+  ++flow.totals.selective_naks;
+  state.selective = true;
+  constexpr uint32_t kPsns = roce::MissingEth::kPsns;
+  std::erase_if(state.wanted, [psn](Psn wanted) { return !roce::InWindow(wanted, psn, kPsns); });
+  for (uint32_t i = 0; i < kPsns; ++i) {
+    if (!frame.packet.ext.missing.Has(i)) continue;
+    // The gap is behind a later packet.
+    if (Distance(psn + i, state.next) < 2) {
+      flow.responses.open = OpenQuestion{Rule::kNakWithoutGap, psn + i, FrameRef::Of(frame)};
+    }
+    if (std::ranges::find(state.wanted, psn + i) == state.wanted.end()) {
+      state.wanted.push_back(psn + i);
+    }
+  }
+}
+
 void TakeRnrNak(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& out) {
   const Psn psn = frame.packet.psn;
   ResponseState& state = flow.responses;
@@ -259,6 +279,8 @@ void TakeNak(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& out) {
   Advance(frame, flow, asked, psn, out);
   if (aeth.kind() == AethKind::kRnrNak) {
     TakeRnrNak(frame, flow, asked, out);
+  } else if (frame.packet.info->Has(roce::ExtHeader::kMissing)) {
+    TakeSelectiveNak(frame, flow, asked);
   } else if (aeth.nak_code() == roce::NakCode::kPsnSequenceError) {
     TakeSequenceNak(frame, flow, asked, out);
   } else {
@@ -329,6 +351,27 @@ void CheckResponseAeth(const SeenFrame& frame, Flow& flow, Flow& asked, const Se
   CheckMsn(frame, flow, asked, sent, sent.messages - 1, out);
 }
 
+// Selective repeat: the next response of a part of a READ that was asked for again.
+bool IsReread(RequestState& state, Psn psn) {
+  const auto part = std::ranges::find_if(
+      state.rereads, [psn](const PsnRange& range) { return range.begin == psn; });
+  if (part == state.rereads.end()) return false;
+  part->begin = psn + 1;
+  if (part->begin == part->end) state.rereads.erase(part);
+  return true;
+}
+
+// It fills a gap in the responses, and tells nothing about those that follow it.
+void TakeReread(const SeenFrame& frame, Flow& flow, Flow& asked, SentRequest& sent, Reporter& out) {
+  const auto bytes = static_cast<uint32_t>(frame.packet.payload.size());
+  const bool is_last = sent.span != 0 && frame.packet.psn == sent.last();
+  CheckResponseAeth(frame, flow, asked, sent, out);
+  if (is_last) SetAnswered(asked, sent);
+  asked.requests.progress_ns = frame.time_ns;
+  flow.totals.payload_bytes += bytes;
+  if (frame.has_time) flow.totals.goodput.Add(frame.time_ns, bytes);
+}
+
 void TakeReadResponse(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& out) {
   const Psn psn = frame.packet.psn;
   const auto bytes = static_cast<uint32_t>(frame.packet.payload.size());
@@ -343,6 +386,7 @@ void TakeReadResponse(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter&
   }
   Advance(frame, flow, asked, sent->psn, out);
   ForgetLoss(flow, psn);
+  if (IsReread(asked.requests, psn)) return TakeReread(frame, flow, asked, *sent, out);
   if (!CheckReadPlace(frame, flow, asked, *sent, out)) return;
   CheckReadForm(frame, flow, asked, *sent, out);
   CheckResponseAeth(frame, flow, asked, *sent, out);

@@ -17,6 +17,16 @@ using roce::Psn;
 constexpr uint32_t kMostRetries = 7;  // retry_cnt has three bits
 constexpr int64_t kNakObeyedNs = 500'000'000;
 
+// Whether a READ asks for a part of an earlier one, of whole packets, that ends before it does
+// (selective repeat).
+bool IsPart(const Flow& flow, const SentRequest& sent, const SentRequest& again) {
+  const uint32_t mtu = MtuOf(flow, sent);
+  const auto done = static_cast<uint32_t>(Distance(sent.psn, again.psn)) * uint64_t{mtu};
+  return roce::InfoOf(again.opcode).operation == Operation::kReadRequest &&
+         again.opcode == sent.opcode && mtu != 0 && again.length != 0 && again.length % mtu == 0 &&
+         again.va == sent.va + done && again.length + done < sent.length;
+}
+
 void CompareRepeat(const SeenFrame& frame, Flow& flow, const SentRequest& sent, Reporter& out) {
   SentRequest again = Describe(frame, flow);
   bool is_same = again.opcode == sent.opcode;
@@ -24,7 +34,8 @@ void CompareRepeat(const SeenFrame& frame, Flow& flow, const SentRequest& sent, 
     // The rest of a READ may be asked for.
     const auto done =
         static_cast<uint32_t>(Distance(sent.psn, again.psn)) * uint64_t{MtuOf(flow, sent)};
-    is_same = again.va == sent.va + done && again.length + done == sent.length;
+    is_same = (again.va == sent.va + done && again.length + done == sent.length) ||
+              IsPart(flow, sent, again);
   } else if (is_same) {
     is_same = again.psn == sent.psn && again.length == sent.length && again.va == sent.va &&
               again.operands == sent.operands;
@@ -71,11 +82,17 @@ void CheckRnrWait(const SeenFrame& frame, Flow& flow, Reporter& out) {
   });
 }
 
+// Selective repeat: after a timeout, a requester may send its last packet alone, so that the peer
+// asks for what is missing before it.
+bool IsProbe(const RequestState& state, Psn psn) {
+  return state.selective && psn + 1 == state.next;
+}
+
 void CheckTimeout(const SeenFrame& frame, Flow& flow, Reporter& out) {
   RequestState& state = flow.requests;
   const Psn psn = frame.packet.psn;
   ++flow.totals.timeouts;
-  if (state.has_answer) CheckStart(frame, flow, state.unanswered, out);
+  if (state.has_answer && !IsProbe(state, psn)) CheckStart(frame, flow, state.unanswered, out);
   state.retries = psn == state.retried ? state.retries + 1 : 1;
   state.retried = psn;
   if (state.retries > kMostRetries) {
@@ -93,6 +110,31 @@ void CheckTimeout(const SeenFrame& frame, Flow& flow, Reporter& out) {
   out.Unsure(Rule::kRepeatEarly, flow, FrameRef::Of(frame), [&] {
     return absl::StrCat(PsnText(psn), " after ", waited, " ns, time-out ", least, " ns or more");
   });
+}
+
+// Whether a selective NAK has asked for the packet, which is then sent alone.
+bool IsWanted(RequestState& state, Psn psn, uint32_t span) {
+  return std::erase_if(state.wanted, [psn, span](Psn wanted) {
+           return roce::InWindow(wanted, psn, std::max(span, 1u));
+         }) != 0;
+}
+
+// Selective repeat: the READ, or a part of it, is asked for again and nothing else is. False: it
+// may begin a go-back-N.
+bool TakeReread(const SeenFrame& frame, Flow& flow, const SentRequest& sent) {
+  constexpr size_t kMostRereads = 64;
+  RequestState& state = flow.requests;
+  const SentRequest again = Describe(frame, flow);
+  if (roce::InfoOf(again.opcode).operation != Operation::kReadRequest) return false;
+  const bool is_part = IsPart(flow, sent, again);
+  state.selective |= is_part;
+  if (!state.selective || (state.nak && state.nak->first == again.psn)) return false;
+  const uint32_t mtu = MtuOf(flow, sent);
+  const Psn end = is_part ? again.psn + again.length / mtu : sent.last() + 1;
+  state.rereads.push_back({again.psn, end});
+  if (state.rereads.size() > kMostRereads) state.rereads.pop_front();
+  state.implied_nak = false;
+  return true;
 }
 
 // The requester goes back to an earlier PSN: why?
@@ -162,7 +204,6 @@ void TakeRepeat(const SeenFrame& frame, Flow& flow, Reporter& out) {
   SentRequest* sent = FindSent(flow, psn);
   flow.totals.repeated += is_recovery ? 1 : 0;
   if (!was_missing && sent != nullptr) CompareRepeat(frame, flow, *sent, out);
-  PlaceRepeat(frame, flow, was_missing, out);
   uint32_t span = 1;
   if (sent != nullptr) {
     sent->sends += was_missing ? 0 : 1;
@@ -171,6 +212,13 @@ void TakeRepeat(const SeenFrame& frame, Flow& flow, Reporter& out) {
     // The rest of a READ ends where the whole does.
     span = static_cast<uint32_t>(Distance(psn, sent->last()) + 1);
   }
+  if (IsWanted(state, psn, span) ||
+      (sent != nullptr && !was_missing && TakeReread(frame, flow, *sent))) {
+    flow.totals.repeated += is_recovery ? 0 : 1;
+    state.progress_ns = frame.time_ns;
+    return;
+  }
+  PlaceRepeat(frame, flow, was_missing, out);
   ForgetNaks(flow, psn, span);
   if (state.skip && roce::InWindow(state.skip->missing, psn, span)) state.skip.reset();
   const Psn next = psn + span;

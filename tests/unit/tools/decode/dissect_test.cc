@@ -80,7 +80,8 @@ TEST(DissectTest, EveryOpcodeOverBothFamilies) {
                                          {roce::ExtHeader::kImmDt, "immdt"},
                                          {roce::ExtHeader::kIeth, "ieth"},
                                          {roce::ExtHeader::kXrcEth, "xrceth"},
-                                         {roce::ExtHeader::kFeth, "feth"}}) {
+                                         {roce::ExtHeader::kFeth, "feth"},
+                                         {roce::ExtHeader::kMissing, "missing"}}) {
         EXPECT_EQ(words.contains(name), info.Has(header)) << info.name << " " << name;
       }
       if (info.Has(roce::ExtHeader::kAeth)) {

@@ -50,6 +50,70 @@ TEST(Judge, AcceptsAGoodConversation) {
   }
 }
 
+// A WRITE of eight packets.
+void SendWrite(Talk& talk) {
+  for (uint32_t i = 0; i < 8; ++i) {
+    const Opcode opcode = i == 0   ? Opcode::kRcWriteFirst
+                          : i == 7 ? Opcode::kRcWriteLast
+                                   : Opcode::kRcWriteMiddle;
+    Captured& frame = talk.Request(opcode, i, 1024, i == 7);
+    if (i == 0) SetField(frame, "reth.length", 8 * 1024);
+  }
+}
+
+TEST(Judge, AcceptsPacketsThatASelectiveNakAsksFor) {
+  Talk talk;
+  SendWrite(talk);
+  roce::MissingEth missing;
+  missing.Add(0);
+  missing.Add(3);
+  talk.SelectiveNak(2, missing, 0);
+  talk.At(1'000'050'000).Request(Opcode::kRcWriteMiddle, 2, 1024, false);
+  talk.Request(Opcode::kRcWriteMiddle, 5, 1024, false);
+  talk.Request(Opcode::kRcSendOnly, 8, 8);
+  talk.Ack(8, 2);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  const FlowTotals& totals = judge.flows().flows().front().totals;
+  EXPECT_EQ(totals.repeated, 2u);
+  EXPECT_EQ(totals.timeouts, 0u);
+  EXPECT_EQ(judge.flows().flows().front().peer->totals.selective_naks, 1u);
+}
+
+TEST(Judge, AcceptsPartsOfAReadThatAreAskedForAgain) {
+  Talk talk;
+  talk.Request(Opcode::kRcReadRequest, 0, 6 * 1024);
+  talk.Request(Opcode::kRcWriteOnly, 6, 5);
+  talk.Response(Opcode::kRcReadResponseFirst, 0, 0x1F, 1, 1024);
+  talk.Response(Opcode::kRcReadResponseMiddle, 1, 0, 0, 1024);
+  talk.Response(Opcode::kRcReadResponseMiddle, 4, 0, 0, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 5, 0x1F, 1, 1024);
+  talk.Ack(6, 2);
+  Captured& part = talk.At(1'000'300'000).Request(Opcode::kRcReadRequest, 2, 2 * 1024);
+  SetField(part, "reth.va", 0x1000 + 2 * 1024);
+  talk.Request(Opcode::kRcWriteOnly, 7, 5);
+  talk.Response(Opcode::kRcReadResponseFirst, 2, 0x1F, 1, 1024);
+  talk.Response(Opcode::kRcReadResponseLast, 3, 0x1F, 1, 1024);
+  talk.Ack(7, 3);
+  Judge judge;
+  JudgeAll(talk.frames(), judge);
+  EXPECT_THAT(NamesOf(judge), IsEmpty());
+  EXPECT_EQ(judge.flows().flows().front().totals.repeated, 1u);
+}
+
+TEST(Judge, ReportsPacketsThatASelectiveNakDidNotAskFor) {
+  Talk talk;
+  SendWrite(talk);
+  roce::MissingEth missing;
+  missing.Add(0);
+  talk.SelectiveNak(2, missing, 0);
+  talk.At(1'000'050'000).Request(Opcode::kRcWriteMiddle, 2, 1024, false);
+  talk.Request(Opcode::kRcWriteMiddle, 5, 1024, false);
+  talk.Request(Opcode::kRcSendOnly, 8, 8);
+  EXPECT_THAT(NamesIn(talk.frames()), testing::Not(IsEmpty()));
+}
+
 TEST(Judge, JudgesTheHeadersOfCutFrames) {
   Talk talk;
   GoodTalk(talk);

@@ -42,6 +42,15 @@ class Talk {
     tx.ext.aeth = {syndrome, roce::Msn(msn)};
     return Add(false, tx);
   }
+  Captured& SelectiveNak(uint32_t psn, const roce::MissingEth& missing, uint32_t msn) {
+    roce::TxPacket tx;
+    tx.opcode = roce::Opcode::kRcSelectiveNak;
+    tx.psn = roce::Psn(psn);
+    tx.dest_qpn = roce::Qpn(client_qpn_);
+    tx.ext.aeth = roce::Aeth::Nak(roce::Msn(msn), roce::NakCode::kPsnSequenceError);
+    tx.ext.missing = missing;
+    return Add(false, tx);
+  }
   Captured& Ack(uint32_t psn, uint32_t msn) {
     return Response(roce::Opcode::kRcAcknowledge, psn, 0x1F, msn);
   }
