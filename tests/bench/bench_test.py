@@ -150,10 +150,10 @@ class Incast(unittest.TestCase):
 
 class Reordered(unittest.TestCase):
 
-    def test_a_curve_is_judged_by_its_end(self):
-        found = reordered.read('{"permille": [0, 50], "READ": {"lost, tolerate": [1000, 250]}}')['READ']
-        self.assertEqual(found['percent'], [0, 5])
-        self.assertEqual(found['share'], {'lost, tolerate': 0.25})
+    def test_a_curve_has_shares_of_the_goodput_without_faults(self):
+        found = reordered.read('{"permille": [0, 10, 50], "READ": {"lost, tolerate": [1000, 500, 250]}}')['READ']
+        self.assertEqual(found['percent'], [0, 1, 5])
+        self.assertEqual(found['share'], {'lost, tolerate': [1, 0.5, 0.25]})
 
 
 class Drawing(unittest.TestCase):

@@ -8,8 +8,8 @@ def run(program):
 
 
 def read(text):
-    """{operation: {'percent': [...], 'mbps': {curve: [...]}, 'share': {curve: of the goodput without the fault, at its most}}}"""
+    """{operation: {'percent': [...], 'mbps': {curve: [...]}, 'share': {curve: [of the goodput without the fault]}}}"""
     found = json.loads(text)
     percent = [permille / 10 for permille in found.pop('permille')]
-    return {operation: {'percent': percent, 'mbps': curves, 'share': {name: mbps[-1] / mbps[0] for name, mbps in curves.items()}}
+    return {operation: {'percent': percent, 'mbps': curves, 'share': {name: [each / mbps[0] for each in mbps] for name, mbps in curves.items()}}
             for operation, curves in found.items()}
