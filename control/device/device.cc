@@ -300,7 +300,10 @@ absl::StatusOr<std::optional<roce::Path>> Device::FindPath(const roci_abi_ah_att
 }
 
 void Device::CancelPath(uint64_t number) {
-  if (waiting_.erase(number) > 0) neighbours_.Cancel(number);
+  const auto it = waiting_.find(number);
+  if (it == waiting_.end()) return;
+  neighbours_.Cancel(it->second.wait.peer(), number);
+  waiting_.erase(it);
 }
 
 void Device::HandleTimeout(roce::TimeNs now) {

@@ -26,6 +26,7 @@ class PeerWaits {
     Wait& operator=(Wait&& other) = delete;
     ~Wait() { End(); }
     void End();
+    const roce::NetAddress& peer() const { return peer_; }
 
    private:
     friend class PeerWaits;

@@ -283,10 +283,10 @@ std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source
   return std::nullopt;
 }
 
-void Neighbours::Cancel(uint64_t waiter) {
-  for (auto& [gid, entry] : entries_) {
-    waiters_ -=
-        std::erase_if(entry.waiters, [&](const Waiter& each) { return each.number == waiter; });
+void Neighbours::Cancel(const roce::NetAddress& next_hop, uint64_t waiter) {
+  if (const auto it = entries_.find(next_hop); it != entries_.end()) {
+    waiters_ -= std::erase_if(it->second.waiters,
+                              [&](const Waiter& each) { return each.number == waiter; });
   }
   std::erase_if(answers_, [&](const Answer& answer) { return answer.waiter == waiter; });
 }

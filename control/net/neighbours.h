@@ -82,7 +82,7 @@ class Neighbours {
   // the peer may have become reachable since the last request.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
                                    const roce::NetAddress& next_hop, uint64_t waiter, Send send);
-  void Cancel(uint64_t waiter);
+  void Cancel(const roce::NetAddress& next_hop, uint64_t waiter);
   std::vector<Answer> TakeAnswers() { return std::exchange(answers_, {}); }
 
   void HandleTimeout(roce::TimeNs now, Send send);

@@ -83,6 +83,7 @@ bool Session::ReleaseSome() {
     Disconnect();
     return true;
   }
+  if (CancelSomePaths()) return true;
   if (shard_ != nullptr && group_ != nullptr && DropSomeKeys()) return true;
   if (flows_.RemoveSome(kObjectsInPart) || CloseSomeTargets()) return true;
   if (shard_ != nullptr && shard_->RemoveSome()) return true;
@@ -92,6 +93,15 @@ bool Session::ReleaseSome() {
          srqs_.RemoveSome(kRecordsInPart) || cqs_.RemoveSome(kRecordsInPart) ||
          lists_.RemoveSome(kRecordsInPart) || mws_.RemoveSome(kRecordsInPart) ||
          mrs_.RemoveSome(kRecordsInPart) || channels_.RemoveSome(kRecordsInPart);
+}
+
+bool Session::CancelSomePaths() {
+  for (size_t left = kObjectsInPart; left > 0; --left) {
+    const uint64_t path = path_waits_.TakeAny();
+    if (path == 0) return false;
+    device_->CancelPath(path);
+  }
+  return true;
 }
 
 // Other sessions of the context may continue to use them.
@@ -328,16 +338,18 @@ void NameVersion(const Request& request, Reply& reply) {
 }  // namespace
 
 void Session::Send(const Request& request, const absl::Status& status, Reply& reply) {
-  if (!status.ok()) {
+  const uint32_t wait = reply.wait;  // not 0: the program will repeat the request
+  if (!status.ok() && wait == 0) {
     Log(LogArea::kSession, LogLevel::kInfo, "session %u of %s[%d]: %s refused: %s", number_,
         program_.c_str(), peer_.pid, request.info != nullptr ? request.info->name : "command",
         std::string(status.message()).c_str());
-    reply = Reply{};
   }
+  if (!status.ok()) reply = Reply{};
   const auto lowered = std::exchange(injected_limits_, {});
   if (status.ok()) LowerLimits(lowered, request.head.command, reply.bytes);
   auto& head = reply.As<roci_abi_response>();
   head.serial = request.head.serial;
+  head.wait = wait;
   const int error = ErrnoOf(status);
   head.error = error == EMFILE ? ENFILE : error;  // the daemon's table is full, not the program's
   if (injected_error_ != 0) head.error = std::exchange(injected_error_, 0);
@@ -347,7 +359,7 @@ void Session::Send(const Request& request, const absl::Status& status, Reply& re
       request.info != nullptr ? request.info->response_size : sizeof(roci_abi_response);
   // There is one request at a time: a program that does not read its answer is broken or hostile.
   if (!SendMessage(socket_.get(), std::span(reply.bytes).first(size), reply.fds)) end_();
-  if (request.info == nullptr || request_began_ == 0) return;
+  if (request.info == nullptr || request_began_ == 0 || wait != 0) return;
   services_.call_times.Note(request.head.command, MonotonicNow() - request_began_, !status.ok());
   request_began_ = 0;
 }

@@ -19,6 +19,7 @@
 #include "control/session/context_group.h"
 #include "control/session/handle_table.h"
 #include "control/session/memory_reach.h"
+#include "control/session/path_waits.h"
 #include "control/session/session_decoder.h"
 #include "control/session/session_records.h"
 #include "control/session/session_reply.h"
@@ -101,6 +102,7 @@ class Session {
           std::function<void()> end);
   absl::Status Watch();
   void Disconnect();
+  bool CancelSomePaths();
   bool CloseSomeTargets();
   void HandleSocket(uint32_t events);
   // Whether there was a message, after which there may be another.
@@ -307,10 +309,14 @@ class Session {
   uint32_t CloseTarget(QpRecord& record);
   // session_addresses.cc
   // Runs `then` with the path of an address vector: now, or, deferring the answer, when the peer
-  // has been found.
+  // has been found. For programs with ROCI_ABI_FEATURE_PATH_WAITS: now, or when the program repeats
+  // the request.
   using UsePath = std::function<absl::Status(const roce::Path&, Reply&)>;
   absl::Status WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
                         const UsePath& then, Reply& reply);
+  absl::Status WithPathOrWait(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
+                              const UsePath& then, Reply& reply);
+  static absl::Status MustAskAgain(uint32_t wait, Reply& reply);
   absl::Status CreateAh(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status DestroyAh(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_multicast.cc
@@ -351,6 +357,7 @@ class Session {
   uint64_t waiting_path_ = 0;        // or this
   Part next_part_;                   // or this
   std::optional<FdsPointer> retry_;  // or its second try, with these descriptors
+  PathWaits path_waits_;             // for which no request is deferred
   // A request that a fault delays.
   struct DelayedRequest {
     absl::Status status;

@@ -1,4 +1,8 @@
 // Session commands for address handles; waits for path resolution of address vectors.
+#include <cerrno>
+
+#include "absl/cleanup/cleanup.h"
+#include "control/loop/errno_status.h"
 #include "control/loop/no_memory.h"
 #include "control/session/session.h"
 
@@ -6,6 +10,9 @@ namespace roci::control {
 
 absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, roce::Qpn remote,
                                const UsePath& then, Reply& reply) {
+  if ((app_features_ & ROCI_ABI_FEATURE_PATH_WAITS) != 0) {
+    return WithPathOrWait(attr, local, remote, then, reply);
+  }
   const absl::StatusOr<std::optional<roce::Path>> path = device_->FindPath(
       attr, local, remote, admission_.user,
       [this, then](const absl::StatusOr<roce::Path>& found) {
@@ -21,6 +28,35 @@ absl::Status Session::WithPath(const roci_abi_ah_attr& attr, roce::Qpn local, ro
   if (path->has_value()) return then(**path, reply);
   reply.deferred = true;
   return absl::OkStatus();
+}
+
+absl::Status Session::WithPathOrWait(const roci_abi_ah_attr& attr, roce::Qpn local,
+                                     roce::Qpn remote, const UsePath& then, Reply& reply) {
+  const uint32_t asked = request_.head.wait;
+  if (path_waits_.IsUnderWay(asked)) return MustAskAgain(asked, reply);
+  if (const std::optional<PathWaits::Result> result = path_waits_.Take(asked)) {
+    request_began_ = result->called;
+    if (!result->status.ok()) return result->status;
+  }
+  uint64_t* waiting_path;
+  const uint32_t wait = path_waits_.Begin(request_began_, &waiting_path);
+  absl::Cleanup drop_unless_begun = [&] {
+    if (*waiting_path == 0) path_waits_.Drop(wait);
+  };
+  const absl::StatusOr<std::optional<roce::Path>> path = device_->FindPath(
+      attr, local, remote, admission_.user,
+      [this, wait](const absl::StatusOr<roce::Path>& found) {
+        AnswerOrEnd([&] { path_waits_.End(wait, found.status()); });
+      },
+      *waiting_path);
+  if (!path.ok()) return path.status();
+  if (path->has_value()) return then(**path, reply);
+  return MustAskAgain(wait, reply);
+}
+
+absl::Status Session::MustAskAgain(uint32_t wait, Reply& reply) {
+  reply.wait = wait;
+  return StatusFromErrno(EINPROGRESS, "path resolution");
 }
 
 absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply& reply) {

@@ -78,7 +78,8 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.major = ROCI_ABI_MAJOR;
   response.minor = std::min<uint16_t>(minor, ROCI_ABI_MINOR);
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
-                      ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;
+                      ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF |
+                      ROCI_ABI_FEATURE_PATH_WAITS;
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(shard_->doorbell_bytes());
   response.memory_policy = MemoryPolicy();

@@ -12,7 +12,8 @@
 namespace roci::control {
 
 bool Session::ApplyFaults(absl::Status& status, const FdsPointer& fds) {
-  if (!status.ok()) return false;
+  // A repeated request is the same call of the program.
+  if (!status.ok() || request_.head.wait != 0) return false;
   const uint32_t command = request_.head.command;
   Device* device = device_;
   if (command == ROCI_ABI_HELLO) {

@@ -32,6 +32,7 @@ struct Reply {
   std::vector<int> fds;         // sent, in this order; stay open
   std::vector<UniqueFd> owned;  // closed once sent
   bool deferred = false;        // Session::FinishDeferred will send it
+  uint32_t wait = 0;            // roci_abi_response::wait
 
   template <class T>
   T& As() {

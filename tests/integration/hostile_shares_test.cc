@@ -1,11 +1,14 @@
 // One ordinary user takes all that it can of a device's tables of peers and multicast groups. Other
 // ordinary users still find theirs.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "control/config/device_limits.h"
@@ -103,17 +106,21 @@ void ResolveManyAbsent(int line) {
   Line::Receive(line);
 }
 
-// Says the errno of an address handle to roci1, whose IPv6 address no program has used yet.
-void ReachUnknownPeer(int line) {
+// Says the errno of an address handle to entry `index` of roci1's GID table, which no program has
+// used yet.
+void ReachUnknownPeer(int line, uint8_t index) {
   RawSession session;
   if (session.Hello() != 0) _exit(3);
   roci_abi_create_ah_request request{};
   request.pd = session.AllocPd();
   request.attr.is_global = 1;
   request.attr.port = 1;
-  request.attr.sgid_index = 2;
-  const uint8_t gid[] = {0xFD, 0x72, 0x6F, 0x63, 0x69, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
-  std::memcpy(request.attr.dgid, gid, sizeof(gid));
+  request.attr.sgid_index = index;
+  std::ifstream entry("/sys/class/infiniband/roci1/ports/1/gids/" + std::to_string(index));
+  std::string gid;
+  if (!std::getline(entry, gid) || inet_pton(AF_INET6, gid.c_str(), request.attr.dgid) != 1) {
+    _exit(3);
+  }
   roci_abi_handle_response response;
   Line::Send(line, session.Call(ROCI_ABI_CREATE_AH, request, response));
 }
@@ -124,7 +131,43 @@ TEST_F(HostileSharesTest, AbsentPeersLeaveAddressResolutionToOthers) {
   EXPECT_EQ(attacker.Hear(), ENOMEM) << "no limit";
   EXPECT_EQ(attacker.Hear(), 0) << "a known peer";
   EXPECT_EQ(attacker.Hear(), 0) << "the same absent peer";
-  Attacker other(ReachUnknownPeer, kOtherUser);
+  Attacker other([](int line) { ReachUnknownPeer(line, 2); }, kOtherUser);
+  EXPECT_EQ(other.Hear(), 0);
+}
+
+// Asks for address handles of ever more absent peers, without waiting. Says the number and the
+// first error.
+void AskForManyAbsent(int line) {
+  RawSession session;
+  roci_abi_hello_request hello{};
+  hello.features = ROCI_ABI_FEATURE_PATH_WAITS;
+  hello.magic = ROCI_ABI_MAGIC;
+  hello.major = ROCI_ABI_MAJOR;
+  std::strcpy(hello.device, "roci0");
+  roci_abi_hello_response opened;
+  if (session.Call(ROCI_ABI_HELLO, hello, opened) != 0) _exit(3);
+  roci_abi_create_ah_request request{};
+  request.pd = session.AllocPd();
+  request.attr.is_global = 1;
+  request.attr.port = 1;
+  int error = EINPROGRESS;
+  uint32_t made = 0;
+  for (; made < kFarTooMany && error == EINPROGRESS; ++made) {
+    const sockaddr_in6 absent = Absent(made);
+    std::memcpy(request.attr.dgid, &absent.sin6_addr, sizeof(request.attr.dgid));
+    roci_abi_handle_response response;
+    error = session.Call(ROCI_ABI_CREATE_AH, request, response);
+  }
+  Line::Send(line, made);
+  Line::Send(line, error);
+  Line::Receive(line);
+}
+
+TEST_F(HostileSharesTest, RequestsThatWaitLeaveAddressResolutionToOthers) {
+  Attacker attacker(AskForManyAbsent);
+  EXPECT_GE(attacker.Hear(), control::DeviceLimits().max_unresolved_peers / 2);
+  EXPECT_EQ(attacker.Hear(), ENOMEM) << "no limit";
+  Attacker other([](int line) { ReachUnknownPeer(line, 0); }, kOtherUser);
   EXPECT_EQ(other.Hear(), 0);
 }
 

@@ -131,7 +131,7 @@ class Storm {
       const roci_abi_request head{.command = 1 + Below(ROCI_ABI_COMMAND_COUNT),
                                   .size = static_cast<uint32_t>(bytes.size()),
                                   .serial = 1,
-                                  .reserved = 0};
+                                  .wait = Below(3)};
       std::memcpy(bytes.data(), &head, sizeof(head));
     }
     if (!session.SendBytes(bytes, std::vector<int>(Below(4), 0))) return false;

@@ -347,6 +347,103 @@ TEST_F(SessionTest, SilentPeersTimeOutAloneAndInTime) {
   EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "nothing has changed";
 }
 
+// A session whose program repeats requests (ROCI_ABI_FEATURE_PATH_WAITS).
+class PathWaitsTest : public SessionTest {
+ protected:
+  void SetUp() override {
+    roci_abi_hello_request request{};
+    request.features = ROCI_ABI_FEATURE_PATH_WAITS;
+    request.magic = ROCI_ABI_MAGIC;
+    request.major = ROCI_ABI_MAJOR;
+    std::strcpy(request.device, "roci0");
+    roci_abi_hello_response response;
+    ASSERT_EQ(session_.Call(ROCI_ABI_HELLO, request, response), 0);
+    EXPECT_NE(response.features & ROCI_ABI_FEATURE_PATH_WAITS, 0u);
+    pd_ = session_.AllocPd();
+  }
+  // The errno of an address handle, and in wait_ the number to repeat the request with.
+  int CreateAh(const roci_abi_ah_attr& attr, uint32_t wait = 0) {
+    roci_abi_create_ah_request request{};
+    request.head.wait = wait;
+    request.pd = pd_;
+    request.attr = attr;
+    roci_abi_handle_response response;
+    const int error = session_.Call(ROCI_ABI_CREATE_AH, request, response);
+    wait_ = response.head.wait;
+    return error;
+  }
+  // The errno of the last answer to a request that is repeated.
+  int CreateAhAtLast(const roci_abi_ah_attr& attr, uint32_t wait) {
+    int error = CreateAh(attr, wait);
+    while (error == EINPROGRESS && wait_ == wait) {
+      usleep(1000);
+      error = CreateAh(attr, wait);
+    }
+    return error;
+  }
+  static uint64_t AddressHandles() { return ShowDevice("roci0")["ahs"]["used"]; }
+
+  uint32_t wait_ = 0;
+};
+
+TEST_F(PathWaitsTest, TheSessionIsServedMeanwhile) {
+  const auto start = Clock::now();
+  EXPECT_EQ(CreateAh(RtrAttr(61).ah), EINPROGRESS);
+  const uint32_t wait = wait_;
+  EXPECT_NE(wait, 0u);
+  EXPECT_NE(session_.AllocPd(), 0u);
+  EXPECT_EQ(CreateAh(RtrAttr(2).ah), 0) << "another peer";
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+  EXPECT_EQ(CreateAhAtLast(RtrAttr(61).ah, wait), ETIMEDOUT);
+  EXPECT_GT(Clock::now() - start, std::chrono::seconds(1));
+  EXPECT_EQ(AddressHandles(), 1u);
+}
+
+TEST_F(PathWaitsTest, AFailureIsReportedToItsAskerOnce) {
+  EXPECT_EQ(CreateAh(RtrAttr(62).ah), EINPROGRESS);
+  const uint32_t first = wait_;
+  EXPECT_EQ(CreateAh(RtrAttr(62).ah), EINPROGRESS);
+  const uint32_t second = wait_;
+  EXPECT_NE(first, second);
+  EXPECT_EQ(CreateAhAtLast(RtrAttr(62).ah, first), ETIMEDOUT);
+  EXPECT_EQ(CreateAhAtLast(RtrAttr(62).ah, second), ETIMEDOUT);
+  EXPECT_EQ(CreateAh(RtrAttr(62).ah, first), EINPROGRESS) << "a new wait";
+  EXPECT_NE(wait_, first);
+}
+
+TEST_F(PathWaitsTest, NumbersThatNobodyHasGivenBeginAWait) {
+  EXPECT_EQ(CreateAh(RtrAttr(63).ah, 4711), EINPROGRESS);
+  EXPECT_NE(wait_, 4711u);
+  EXPECT_EQ(CreateAh(RtrAttr(2).ah, ~0u), 0);
+}
+
+// The address of roci1 with which no other test of this program speaks.
+TEST_F(PathWaitsTest, APeerThatAnswersGivesOneAddressHandle) {
+  roci_abi_ah_attr attr = RtrAttr(2).ah;
+  attr.sgid_index = 2;
+  const uint8_t gid[] = {0xFD, 0x72, 0x6F, 0x63, 0x69, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
+  std::memcpy(attr.dgid, gid, sizeof(gid));
+  ASSERT_EQ(CreateAh(attr), EINPROGRESS);
+  EXPECT_EQ(CreateAhAtLast(attr, wait_), 0);
+  EXPECT_EQ(AddressHandles(), 1u);
+}
+
+TEST_F(PathWaitsTest, ATransitionIsMadeOnce) {
+  cq_ = session_.CreateCq(16);
+  roci_abi_create_qp_response qp;
+  ASSERT_EQ(session_.CreateQp(RawSession::QpRequest(pd_, cq_), qp), 0);
+  ASSERT_EQ(session_.Modify(qp.handle, kInitMask, InitAttr()), 0);
+  roci_abi_modify_qp_request request{};
+  request.handle = qp.handle;
+  request.mask = kRtrMask;
+  request.attr = RtrAttr(64);
+  roci_abi_modify_qp_response response;
+  ASSERT_EQ(session_.Call(ROCI_ABI_MODIFY_QP, request, response), EINPROGRESS);
+  ASSERT_EQ(session_.Modify(qp.handle, kRtrMask, RtrAttr(2)), 0) << "by another thread";
+  request.head.wait = response.head.wait;
+  EXPECT_EQ(session_.Call(ROCI_ABI_MODIFY_QP, request, response), EINVAL) << "RTR to RTR";
+}
+
 TEST_F(SessionTest, ProgramsMayEndWhileTheyWaitForAPeer) {
   const uint32_t qp = MakeQp();
   roci_abi_modify_qp_request request{};

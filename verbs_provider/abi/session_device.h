@@ -31,6 +31,13 @@ struct roci_abi_memory_proof {
   uint64_t address;  // in the program, of this structure
   uint64_t word;     // written by the daemon
 };
+// Set by both: while the daemon resolves the MAC address of a peer, the session handles other
+// requests. If the path of a CREATE_AH or MODIFY_QP is not known, the daemon begins to resolve it
+// and answers EINPROGRESS with a number in roci_abi_response::wait. The program sends the request
+// again with that number in roci_abi_request::wait, until it gets another answer: when
+// roci_abi_doorbells::paths has changed, and from time to time, since a failure changes nothing. (A
+// side without this feature expects one answer, after up to 3.15 s.)
+#define ROCI_ABI_FEATURE_PATH_WAITS 16u
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;

@@ -80,7 +80,7 @@ struct roci_abi_request {
   uint32_t command;  // roci_abi_command
   uint32_t size;     // of the whole message, bytes
   uint32_t serial;   // copied to the response
-  uint32_t reserved;
+  uint32_t wait;     // of the response EINPROGRESS to this request; 0: it was not sent before
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_request) == 16);
 
@@ -88,7 +88,7 @@ struct roci_abi_response {
   uint32_t serial;
   int32_t error;  // 0 or a positive errno
   uint32_t fd_count;
-  uint32_t reserved;
+  uint32_t wait;  // not 0: see ROCI_ABI_FEATURE_PATH_WAITS
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_response) == 16);
 

@@ -21,7 +21,7 @@
 namespace roci::provider {
 namespace {
 
-constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM;
+constexpr uint64_t kFeatures = ROCI_ABI_FEATURE_IP_CHECKSUM | ROCI_ABI_FEATURE_PATH_WAITS;
 
 // Every session of this process; under the ProcessLock.
 VerbsSession* sessions = nullptr;

@@ -224,7 +224,6 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   roci_abi_response* response = buffer.response;
   request->size = static_cast<uint32_t>(request_size);
   request->serial = ++serial_;
-  request->reserved = 0;
   if (!Send(request, request_size, send)) {
     MarkDead();
     return Refusal();

@@ -1,5 +1,6 @@
 // Address handles. A destroyed one is parked for the next with the same address vector.
 #include "verbs_provider/base/allocate.h"
+#include "verbs_provider/session/path_wait.h"
 #include "verbs_provider/verbs/domain.h"
 #include "verbs_provider/verbs/objects.h"
 #include "verbs_provider/verbs/qp_attributes.h"
@@ -13,7 +14,7 @@ int RequestAh(VerbsSession* session, const AhKey& key, uint32_t* handle) {
   roci_abi_handle_response response = {};
   request.pd = key.pd;
   request.attr = key.attr;
-  const int error = session->client.Call(ROCI_ABI_CREATE_AH, &request, &response);
+  const int error = CallWithPath(session, ROCI_ABI_CREATE_AH, &request, &response);
   *handle = response.handle;
   return error;
 }

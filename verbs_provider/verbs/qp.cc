@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "verbs_provider/session/path_wait.h"
 #include "verbs_provider/verbs/domain.h"
 #include "verbs_provider/verbs/events.h"
 #include "verbs_provider/verbs/objects.h"
@@ -291,7 +292,7 @@ int ModifyQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   request.handle = ibqp->handle;
   request.mask = static_cast<uint32_t>(mask);
   request.attr = ToAbi(*attr, request.mask);
-  const int error = qp->session->client.Call(ROCI_ABI_MODIFY_QP, &request, &response);
+  const int error = CallWithPath(qp->session, ROCI_ABI_MODIFY_QP, &request, &response);
   if (error != 0) return error;
   const auto state = static_cast<ibv_qp_state>(response.state);
   if ((mask & IBV_QP_STATE) != 0 && state == IBV_QPS_RESET) EmptyQueues(qp);

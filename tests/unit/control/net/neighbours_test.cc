@@ -32,6 +32,9 @@ struct Node {
     return neighbours.Resolve(now, *ParseIp(source), {*ParseIp(target)}, waiter,
                               [this](const Frame& f) { Send(f); });
   }
+  void Cancel(const char* target, uint64_t waiter) {
+    neighbours.Cancel({*ParseIp(target)}, waiter);
+  }
   void Timeout(roce::TimeNs now) {
     neighbours.HandleTimeout(now, [this](const Frame& f) { Send(f); });
   }
@@ -102,7 +105,7 @@ TEST_P(NeighboursTest, EachWaiterHasItsOwnRowOfQuestions) {
     Node a(kMacA, 1);
     ASSERT_EQ(a.Resolve(0, MineA(), MineB(), 1), std::nullopt);
     while (a.neighbours.NextTimeout() < 2 * kSecond) a.Timeout(a.neighbours.NextTimeout());
-    if (is_cancelled) a.neighbours.Cancel(1);
+    if (is_cancelled) a.Cancel(MineB(), 1);
     a.Take();
     ASSERT_EQ(a.Resolve(2 * kSecond, MineA(), MineB(), 2), std::nullopt);
     EXPECT_EQ(a.Take().size(), 1u) << "asks at once";
@@ -124,7 +127,7 @@ TEST_P(NeighboursTest, EachWaiterHasItsOwnRowOfQuestions) {
 TEST_P(NeighboursTest, WaitersThatComeAndGoMakeNoFloodOfQuestions) {
   for (uint64_t waiter = 0; waiter < 100; ++waiter) {
     a_.Resolve(waiter * Neighbours::kFirstRetryNs / 100, MineA(), MineB(), waiter);
-    a_.neighbours.Cancel(waiter);
+    a_.Cancel(MineB(), waiter);
   }
   EXPECT_EQ(a_.Take().size(), 1u);
   a_.Timeout(a_.neighbours.NextTimeout());
@@ -134,7 +137,7 @@ TEST_P(NeighboursTest, WaitersThatComeAndGoMakeNoFloodOfQuestions) {
 
 TEST_P(NeighboursTest, CancelledWaitersAreNotCalled) {
   ASSERT_EQ(a_.Resolve(0, MineA(), MineB(), 1), std::nullopt);
-  a_.neighbours.Cancel(1);
+  a_.Cancel(MineB(), 1);
   b_.Receive(a_.Take()[0]);
   a_.Receive(b_.Take()[0]);
   EXPECT_TRUE(a_.neighbours.TakeAnswers().empty());

@@ -81,7 +81,7 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
     const uint32_t right = FindCommand(command)->request_size;
     for (const uint32_t size : {right - 1, right + 1, uint32_t{sizeof(roci_abi_request)} - 1}) {
       std::vector<std::byte> message(size);
-      const roci_abi_request head{.command = command, .size = size, .serial = 5, .reserved = 0};
+      const roci_abi_request head{.command = command, .size = size, .serial = 5, .wait = 0};
       std::memcpy(message.data(), &head, std::min<size_t>(size, sizeof(head)));
       Request out;
       EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command << " " << size;
@@ -89,12 +89,12 @@ TEST(SessionDecoderTest, SizeIsExactForEveryCommand) {
     }
     // The right number of bytes, but a head with another size.
     std::vector<std::byte> message(right);
-    const roci_abi_request head{.command = command, .size = right + 8, .serial = 0, .reserved = 0};
+    const roci_abi_request head{.command = command, .size = right + 8, .serial = 0, .wait = 0};
     std::memcpy(message.data(), &head, sizeof(head));
     Request out;
     EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command;
     // The right head, but one byte less than its size.
-    const roci_abi_request whole{.command = command, .size = right, .serial = 0, .reserved = 0};
+    const roci_abi_request whole{.command = command, .size = right, .serial = 0, .wait = 0};
     std::memcpy(message.data(), &whole, sizeof(whole));
     message.pop_back();
     EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, {}, out)), EINVAL) << command;
