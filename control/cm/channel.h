@@ -46,7 +46,6 @@ class Channel {
 
   uint32_t number() const { return number_; }
   const Peer& peer() const { return peer_; }
-  // Key for per-user counts.
   const User* user() const { return admission_.user.get(); }
   const std::shared_ptr<User>& shared_user() const { return admission_.user; }
   // For ports below 1024, as it was when the command that is being handled arrived.

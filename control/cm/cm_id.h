@@ -48,6 +48,7 @@ struct Membership {
 struct CmId {
   uint32_t number = 0;
   Channel* channel = nullptr;
+  QuotaShare share;  // of the channel's user
   uint64_t uid = 0;  // 0: a request that has not been accepted yet
   PortSpace space = PortSpace::kTcp;
   PortSpace port_space = PortSpace::kTcp;  // of the held port: an AF_IB address may name another

@@ -124,16 +124,14 @@ CmId* Manager::Find(const Channel& channel, uint32_t number) {
 }
 
 CmId* Manager::Add(Channel& channel) {
-  const bool is_trusted = channel.peer().has_rights_of_daemon;
-  size_t& of_user = ids_of_user_[channel.user()];
-  if (ids_.size() >= kMaxIds - 1 || (!is_trusted && of_user >= kMaxIdsOfUser)) return nullptr;
-  ++of_user;
+  QuotaShare share(channel.shared_user()->identifiers, 1);
+  if (!share.ok()) return nullptr;
   do {
     ++last_number_;
-    // librdmacm's table has only 65536 numbers.
-    if (last_number_ >= kMaxIds) last_number_ = 1;
+    if (last_number_ > SharedQuotas::kMaxIdentifiers) last_number_ = 1;
   } while (ids_.contains(last_number_));
   auto id = std::make_unique<CmId>();
+  id->share = std::move(share);
   id->number = last_number_;
   id->channel = &channel;
   id->psn = static_cast<uint32_t>(random_.Next()) & roce::kMask24;
@@ -176,8 +174,6 @@ uint32_t Manager::Destroy(CmId& id) {
   if (id.connection != 0) {
     port->engine.Release(MonotonicNow(), id.connection);
   }
-  const auto user = ids_of_user_.find(id.channel->user());
-  if (--user->second == 0) ids_of_user_.erase(user);
   ids_.erase(id.number);
   if (port != nullptr) Flush(*port);
   return reported;
@@ -490,10 +486,7 @@ uint32_t Manager::Migrate(CmId& id, Channel& to) {
 // The channels of a process may have two users: a process can lose capabilities between them.
 void Manager::MoveTo(CmId& id, Channel& to) {
   const User* const before = std::exchange(id.channel, &to)->user();
-  if (before == to.user()) return;
-  ++ids_of_user_[to.user()];
-  const auto of_before = ids_of_user_.find(before);
-  if (--of_before->second == 0) ids_of_user_.erase(of_before);
+  if (before != to.user()) id.share = QuotaShare::Forced(to.shared_user()->identifiers, 1);
 }
 
 void Manager::Post(CmId& id, rdma_ucm_event_resp event) {

@@ -31,9 +31,6 @@ struct Port {
 // <rdma/rdma_user_cm.h>.
 class Manager {
  public:
-  static constexpr size_t kMaxIds = 65'536;
-  // Of one user other than root and the daemon's own.
-  static constexpr size_t kMaxIdsOfUser = kMaxIds / 4;
   static constexpr uint32_t kMaxBacklog = 8192;
   static constexpr size_t kMaxMemberships = 64;  // of one identifier
 
@@ -88,9 +85,9 @@ class Manager {
   using ConnParam = rdma_ucm_conn_param;
 
   CmId* Get(uint64_t number);
-  // Null: too many identifiers, in all or of the user.
+  // Null: the channel's user may have no more identifiers.
   CmId* Add(Channel& channel);
-  void MoveTo(CmId& id, Channel& to);
+  static void MoveTo(CmId& id, Channel& to);
   Port* PortOf(const roce::Gid& own_address) const;
   absl::Status ChooseRoute(CmId& id);
   void RefuseAddress(CmId& id, int error);
@@ -129,7 +126,6 @@ class Manager {
   memory::SplitMix random_;
   std::vector<std::unique_ptr<Port>> ports_;
   std::map<uint32_t, std::unique_ptr<CmId>> ids_;
-  std::map<const User*, size_t> ids_of_user_;
   uint32_t last_number_ = 0;
   PortTable port_table_;
   std::set<std::pair<roce::TimeNs, uint32_t>> resolves_;

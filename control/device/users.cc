@@ -65,6 +65,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       app_bytes(Part(from_devices == nullptr ? whole.app_bytes.limit() : ChargedTo(whole), percent),
                 &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
+      identifiers(Part(whole.identifiers.limit(), percent), &from.identifiers),
       copy_use(std::move(uses.copies)),
       retired(std::move(uses.retired)),
       retired_rings(std::move(uses.retired_rings)),
@@ -80,7 +81,8 @@ Users::Users(SharedQuotas& whole, uint32_t percent)
               .ring_mappings = WithoutReserve(whole.ring_mappings),
               .app_mappings = WithoutReserve(whole.app_mappings),
               .app_bytes = Quota(WithoutReserve(ChargedTo(whole)), &whole.app_bytes),
-              .event_channels = WithoutReserve(whole.event_channels)},
+              .event_channels = WithoutReserve(whole.event_channels),
+              .identifiers = WithoutReserve(whole.identifiers)},
       percent_(percent) {}
 
 bool User::MayMap() const {

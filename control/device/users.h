@@ -20,6 +20,8 @@ namespace roci::control {
 // Resources that all sessions of the daemon share, apart from those of each device.
 struct SharedQuotas {
   static constexpr uint64_t kMaxEventChannels = 16'384;
+  // librdmacm's table has 65536 numbers; 0 is none.
+  static constexpr uint64_t kMaxIdentifiers = 65'535;
   // A part of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A limit is
   // necessary, since a sparse file may have any length.
   static constexpr uint64_t kMaxAppBytes = uint64_t{32} << 40;
@@ -29,7 +31,9 @@ struct SharedQuotas {
   Quota ring_mappings;                              // their VMAs in the daemon
   Quota app_mappings;                               // see kMaxAppMappings
   Quota app_bytes = Quota(kMaxAppBytes);            // virtual addresses of app_mappings
-  Quota event_channels = Quota(kMaxEventChannels);  // of the connection manager
+  // Of the connection manager.
+  Quota event_channels = Quota(kMaxEventChannels);
+  Quota identifiers = Quota(kMaxIdentifiers);
   // Memory that the daemon's cgroup may have. Pages of programs' files that the daemon touches
   // first are charged to it, so all ordinary users' mappings are limited to that.
   uint64_t charged_bytes = UINT64_MAX;
@@ -73,6 +77,7 @@ class User {
   Quota app_mappings;
   Quota app_bytes;
   Quota event_channels;
+  Quota identifiers;
 
   // See Uses.
   const std::shared_ptr<dataplane::CopyUse> copy_use;

@@ -114,6 +114,7 @@ Json UsersOf(const SessionServer& sessions) {
     add("memory_bytes", user.app_bytes);
     add("memory_mappings", user.app_mappings);
     add("event_channels", user.event_channels);
+    add("identifiers", user.identifiers);
     users[&user] = {{"uid", std::to_string(session->peer().uid)},
                     {"used", std::move(used)},
                     {"limit", std::move(limit)},

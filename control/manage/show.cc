@@ -167,6 +167,7 @@ Json ShowUser(const Services& services, const Session& session) {
           {"retired_bytes", UseOf(user.retired->bytes, User::kMostRetiredBytes)},
           {"retired_mappings", UseOf(user.retired->mappings, User::kMostRetired)},
           {"event_channels", Use(user.event_channels)},
+          {"identifiers", Use(user.identifiers)},
           {"helper_threads",
            UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},
           {"copier_threads", {{"used", copies.threads.load()}}},

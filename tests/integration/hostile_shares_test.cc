@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -169,6 +170,32 @@ TEST_F(HostileSharesTest, RequestsThatWaitLeaveAddressResolutionToOthers) {
   EXPECT_EQ(attacker.Hear(), ENOMEM) << "no limit";
   Attacker other([](int line) { ReachUnknownPeer(line, 0); }, kOtherUser);
   EXPECT_EQ(other.Hear(), 0);
+}
+
+// Creates identifiers until it is refused. Says their number and the errno.
+void CreateManyIdentifiers(int line) {
+  CmSpeaker speaker;
+  int64_t made = 0;
+  while (speaker.Create() != 0) ++made;
+  Line::Send(line, made);
+  Line::Send(line, speaker.answer.head.error);
+  Line::Receive(line);
+}
+
+// As of all that users share.
+TEST_F(HostileSharesTest, ManyUsersLeaveIdentifiersToRoot) {
+  constexpr uint32_t kAttackers = 5;
+  constexpr int kNeeded = 1000;
+  std::vector<std::unique_ptr<Attacker>> attackers;
+  for (uint32_t i = 0; i < kAttackers; ++i) {
+    attackers.push_back(std::make_unique<Attacker>(CreateManyIdentifiers, kNobody - i));
+    EXPECT_GE(attackers.back()->Hear(), 0);
+    EXPECT_EQ(attackers.back()->Hear(), ENOMEM);
+  }
+  CmSpeaker speaker;
+  int made = 0;
+  while (made < kNeeded && speaker.Create() != 0) ++made;
+  EXPECT_EQ(made, kNeeded) << "errno " << speaker.answer.head.error;
 }
 
 // An identifier for datagrams that has an address of roci0.

@@ -188,6 +188,7 @@ TEST_F(UsersTest, ManyUsersLeaveAReserveToRootAndTheOwner) {
   EXPECT_EQ(alice->app_mappings.left(), 30u);
   EXPECT_EQ(alice->ring_memory.left(), 10u) << "too little to keep any back";
   EXPECT_EQ(alice->event_channels.left(), SharedQuotas::kMaxEventChannels * 15 / 16);
+  EXPECT_EQ(alice->identifiers.left(), SharedQuotas::kMaxIdentifiers - 4095);
   // What the owner has is no longer there for the others.
   const QuotaShare owned(users.Get(kOwner, true)->sessions, 20);
   EXPECT_EQ(alice->sessions.left(), 140u);
