@@ -122,14 +122,21 @@ uint32_t Channel::WithdrawnBytes() {
   return withdrawn_bytes_;
 }
 
+// After each change of events_.
+void Channel::ChargeEvents() {
+  events_share_ = QuotaShare::Forced(admission_.user->connection_events, events_.size());
+}
+
 void Channel::Push(const QueuedEvent& event) {
   events_.push_back(event);
+  ChargeEvents();
   Signal();
 }
 
 QueuedEvent Channel::Pop() {
   const QueuedEvent event = events_.front();
   events_.pop_front();
+  ChargeEvents();
   Signal();
   return event;
 }
@@ -141,13 +148,18 @@ std::vector<QueuedEvent> Channel::RemoveEvents(uint32_t number) {
   const auto removed = std::stable_partition(first, events_.end(), others);
   std::vector<QueuedEvent> result(removed, events_.end());
   events_.erase(removed, events_.end());
+  ChargeEvents();
   return result;
 }
 
-void Channel::ClearEvents() { events_.clear(); }
+void Channel::ClearEvents() {
+  events_.clear();
+  ChargeEvents();
+}
 
 void Channel::RemoveMembershipEvents(uint32_t number) {
   std::erase_if(events_, [number](const QueuedEvent& event) { return event.membership == number; });
+  ChargeEvents();
 }
 
 }  // namespace roci::control::cm

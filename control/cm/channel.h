@@ -69,8 +69,11 @@ class Channel {
   // Removes and returns the events that the program would acknowledge to identifier `number`.
   std::vector<QueuedEvent> RemoveEvents(uint32_t number);
   void ClearEvents();
-  // Whether too many events wait: the program does not fetch them.
-  bool is_full() const { return events_.size() >= kMostEvents; }
+  // Whether too many events wait in this channel, or in all channels of the user, as the programs
+  // do not fetch them. Commands that make further events are then refused; events of peers are not.
+  bool is_full() const {
+    return events_.size() >= kMostEvents || admission_.user->connection_events.left() == 0;
+  }
   void RemoveMembershipEvents(uint32_t number);
   // For each answer: roci_abi_cm_response::bytes_withdrawn.
   uint32_t WithdrawnBytes();
@@ -89,6 +92,7 @@ class Channel {
   bool Await(uint64_t call);
   void Resume();
   void Signal();
+  void ChargeEvents();
 
   EventLoop& loop_;
   ForeignFds& closer_;
@@ -108,6 +112,7 @@ class Channel {
   bool is_signalled_ = false;  // a byte that is not withdrawn is in the socket
   uint32_t withdrawn_bytes_ = 0;
   std::deque<QueuedEvent> events_;
+  QuotaShare events_share_;
 };
 
 }  // namespace roci::control::cm

@@ -66,6 +66,7 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
                 &from.app_bytes),
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
       identifiers(Part(whole.identifiers.limit(), percent), &from.identifiers),
+      connection_events(Part(whole.connection_events.limit(), percent), &from.connection_events),
       copy_use(std::move(uses.copies)),
       retired(std::move(uses.retired)),
       retired_rings(std::move(uses.retired_rings)),
@@ -82,7 +83,8 @@ Users::Users(SharedQuotas& whole, uint32_t percent)
               .app_mappings = WithoutReserve(whole.app_mappings),
               .app_bytes = Quota(WithoutReserve(ChargedTo(whole)), &whole.app_bytes),
               .event_channels = WithoutReserve(whole.event_channels),
-              .identifiers = WithoutReserve(whole.identifiers)},
+              .identifiers = WithoutReserve(whole.identifiers),
+              .connection_events = WithoutReserve(whole.connection_events)},
       percent_(percent) {}
 
 bool User::MayMap() const {

@@ -22,18 +22,21 @@ struct SharedQuotas {
   static constexpr uint64_t kMaxEventChannels = 16'384;
   // librdmacm's table has 65536 numbers; 0 is none.
   static constexpr uint64_t kMaxIdentifiers = 65'535;
+  // More than the connections of all identifiers make without further requests.
+  static constexpr uint64_t kMaxConnectionEvents = 8 * kMaxIdentifiers;
   // A part of the 128 TiB of virtual addresses of a process (x86-64, four-level paging). A limit is
   // necessary, since a sparse file may have any length.
   static constexpr uint64_t kMaxAppBytes = uint64_t{32} << 40;
   Quota sessions;
-  Quota descriptors;                                // that sessions keep open
-  Quota ring_memory;                                // bytes of queues and completion queues
-  Quota ring_mappings;                              // their VMAs in the daemon
-  Quota app_mappings;                               // see kMaxAppMappings
-  Quota app_bytes = Quota(kMaxAppBytes);            // virtual addresses of app_mappings
+  Quota descriptors;                      // that sessions keep open
+  Quota ring_memory;                      // bytes of queues and completion queues
+  Quota ring_mappings;                    // their VMAs in the daemon
+  Quota app_mappings;                     // see kMaxAppMappings
+  Quota app_bytes = Quota(kMaxAppBytes);  // virtual addresses of app_mappings
   // Of the connection manager.
   Quota event_channels = Quota(kMaxEventChannels);
   Quota identifiers = Quota(kMaxIdentifiers);
+  Quota connection_events = Quota(kMaxConnectionEvents);  // that wait in event channels
   // Memory that the daemon's cgroup may have. Pages of programs' files that the daemon touches
   // first are charged to it, so all ordinary users' mappings are limited to that.
   uint64_t charged_bytes = UINT64_MAX;
@@ -78,6 +81,7 @@ class User {
   Quota app_bytes;
   Quota event_channels;
   Quota identifiers;
+  Quota connection_events;
 
   // See Uses.
   const std::shared_ptr<dataplane::CopyUse> copy_use;

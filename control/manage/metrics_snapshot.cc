@@ -115,6 +115,7 @@ Json UsersOf(const SessionServer& sessions) {
     add("memory_mappings", user.app_mappings);
     add("event_channels", user.event_channels);
     add("identifiers", user.identifiers);
+    add("connection_events", user.connection_events);
     users[&user] = {{"uid", std::to_string(session->peer().uid)},
                     {"used", std::move(used)},
                     {"limit", std::move(limit)},

@@ -168,6 +168,7 @@ Json ShowUser(const Services& services, const Session& session) {
           {"retired_mappings", UseOf(user.retired->mappings, User::kMostRetired)},
           {"event_channels", Use(user.event_channels)},
           {"identifiers", Use(user.identifiers)},
+          {"connection_events", Use(user.connection_events)},
           {"helper_threads",
            UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},
           {"copier_threads", {{"used", copies.threads.load()}}},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "control/config/device_limits.h"
+#include "control/device/users.h"
 #include "tests/integration/attacker.h"
 #include "tests/integration/hostile/cm_speaker.h"
 #include "tests/integration/other_users.h"
@@ -67,11 +69,11 @@ sockaddr_in6 Absent(uint32_t number) {
   return out;
 }
 
-int ResolveAbsent(CmSpeaker& speaker, uint32_t id, uint32_t number) {
+int ResolveAbsent(CmSpeaker& speaker, uint32_t id, uint32_t number, uint32_t timeout_ms = 60'000) {
   rdma_ucm_resolve_ip resolve{};
   resolve.dst_addr = Absent(number);
   resolve.id = id;
-  resolve.timeout_ms = 60'000;
+  resolve.timeout_ms = timeout_ms;
   return speaker.Call(RDMA_USER_CM_CMD_RESOLVE_IP, resolve);
 }
 
@@ -196,6 +198,53 @@ TEST_F(HostileSharesTest, ManyUsersLeaveIdentifiersToRoot) {
   int made = 0;
   while (made < kNeeded && speaker.Create() != 0) ++made;
   EXPECT_EQ(made, kNeeded) << "errno " << speaker.answer.head.error;
+}
+
+// Lets attempts to resolve an address fail at once, and fetches no event, until it is refused.
+// Returns the number of attempts.
+int64_t FillChannel(CmSpeaker& speaker) {
+  std::array<uint32_t, 16> ids;
+  for (uint32_t& id : ids) id = speaker.Create();
+  int64_t made = 0;
+  for (;;) {
+    const int error = ResolveAbsent(speaker, ids[static_cast<size_t>(made) % ids.size()], 1, 0);
+    if (error == EINVAL) {
+      usleep(50);  // the identifier's last attempt has not failed yet
+      continue;
+    }
+    if (error != 0) return made;
+    ++made;
+  }
+}
+
+// Fills ever more channels with events. Says the number of events.
+void LetManyEventsWait(int line) {
+  constexpr int64_t kTooMany = control::SharedQuotas::kMaxConnectionEvents;
+  std::vector<std::unique_ptr<CmSpeaker>> speakers;
+  int64_t made = 0;
+  int64_t of_channel = 0;
+  do {
+    speakers.push_back(std::make_unique<CmSpeaker>());
+    of_channel = FillChannel(*speakers.back());
+    made += of_channel;
+  } while (of_channel > 0 && made < kTooMany);
+  Line::Send(line, made);
+  Line::Receive(line);
+}
+
+TEST_F(HostileSharesTest, EventsThatNobodyFetchesAreLimitedPerUser) {
+  constexpr int64_t kPart = control::SharedQuotas::kMaxConnectionEvents / 2;
+  Attacker attacker(LetManyEventsWait);
+  const int64_t made = attacker.Hear();
+  EXPECT_GE(made, kPart);
+  EXPECT_LE(made, kPart + 100) << "the last ones that had not failed yet";
+  Attacker other(
+      [](int line) {
+        CmSpeaker speaker;
+        Line::Send(line, ResolveKnown(speaker, speaker.Create()));
+      },
+      kOtherUser);
+  EXPECT_EQ(other.Hear(), 0);
 }
 
 // An identifier for datagrams that has an address of roci0.
