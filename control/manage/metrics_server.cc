@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -147,7 +148,14 @@ class MetricsServer::Http {
   absl::Status Start(UniqueFd listener);
 
  private:
-  using Connections = std::map<MHD_Connection*, roce::TimeNs>;  // with their ends
+  struct Connection {
+    std::string source;      // see SourceOf
+    uint64_t number = 0;     // in the order of arrival
+    roce::TimeNs end = 0;    // see kLongestMs
+    bool has_asked = false;  // its request has come
+    bool is_ending = false;
+  };
+  using Connections = std::map<MHD_Connection*, Connection>;
 
   static MHD_Result Answer(void* self, MHD_Connection* connection, const char* url,
                            const char* method, const char* version, const char* upload,
@@ -161,6 +169,10 @@ class MetricsServer::Http {
                    const char* type);
   int WaitMs() const;
   void Shutdown(MHD_Connection* connection) const;
+  void Add(MHD_Connection* connection);
+  // The newest connection is not asked for.
+  Connections::iterator FindToEnd();
+  void End(Connections::iterator connection);
   void EndOverdue();
   void Run();
 
@@ -168,14 +180,17 @@ class MetricsServer::Http {
   MetricsFeed& feed_;
   UniqueFd wake_;  // eventfd; readable: stop
   MHD_Daemon* daemon_ = nullptr;
-  Connections connections_;  // on the thread
+  // On the thread:
+  Connections connections_;
+  uint64_t last_number_ = 0;
   std::thread thread_;
 };
 
 absl::Status MetricsServer::Http::Start(UniqueFd listener) {
   wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return StatusFromErrno(errno, "eventfd");
-  const auto limit = static_cast<unsigned>(kMaxConnections);
+  // Room for those that are ending.
+  const auto limit = static_cast<unsigned>(2 * kMaxConnections);
   constexpr size_t kMemory = 32 << 10;
   daemon_ = library_.MHD_start_daemon(
       MHD_USE_EPOLL, 0, nullptr, nullptr, &Http::Answer, this,  //
@@ -219,8 +234,8 @@ int MetricsServer::Http::WaitMs() const {
   if (connections_.empty() && !has_timeout) return -1;
   const roce::TimeNs now = MonotonicNow();
   roce::TimeNs left_ns = has_timeout ? library_ms * roce::kNsPerMs : UINT64_MAX;
-  for (const auto& [connection, end] : connections_) {
-    left_ns = std::min(left_ns, end > now ? end - now : 0);
+  for (const auto& [handle, connection] : connections_) {
+    left_ns = std::min(left_ns, connection.end > now ? connection.end - now : 0);
   }
   return static_cast<int>(std::min<roce::TimeNs>(left_ns / roce::kNsPerMs + 1, kLongestMs));
 }
@@ -234,11 +249,68 @@ void MetricsServer::Http::Shutdown(MHD_Connection* connection) const {
 
 void MetricsServer::Http::EndOverdue() {
   const roce::TimeNs now = MonotonicNow();
-  for (auto& [connection, end] : connections_) {
-    if (now < end) continue;
-    Shutdown(connection);
-    end = now + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    if (now >= it->second.end) End(it);
   }
+}
+
+void MetricsServer::Http::End(Connections::iterator connection) {
+  Shutdown(connection->first);
+  connection->second.is_ending = true;
+  connection->second.end = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
+}
+
+namespace {
+
+// The address of a peer; of IPv6, its network of 64 bits, in which a host has any number of them.
+std::string SourceOf(const sockaddr* peer) {
+  if (peer == nullptr) return "";
+  if (peer->sa_family == AF_INET) {
+    const in_addr& address = reinterpret_cast<const sockaddr_in*>(peer)->sin_addr;
+    return {reinterpret_cast<const char*>(&address), sizeof(address)};
+  }
+  constexpr size_t kNetworkBytes = 8;
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(peer)->sin6_addr;
+  const auto* bytes = reinterpret_cast<const char*>(&address);
+  // An IPv4 address at a socket for both.
+  return IN6_IS_ADDR_V4MAPPED(&address) ? std::string(bytes + 12, 4)
+                                        : std::string(bytes, kNetworkBytes);
+}
+
+}  // namespace
+
+void MetricsServer::Http::Add(MHD_Connection* connection) {
+  const auto* info =
+      library_.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  Connection& added = connections_[connection];
+  added.source = SourceOf(info != nullptr ? info->client_addr : nullptr);
+  added.number = ++last_number_;
+  added.end = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
+  const auto is_served = [](const auto& item) { return !item.second.is_ending; };
+  if (std::ranges::count_if(connections_, is_served) > ptrdiff_t{kMaxConnections}) {
+    End(FindToEnd());
+  }
+}
+
+MetricsServer::Http::Connections::iterator MetricsServer::Http::FindToEnd() {
+  const auto may_end = [this](const Connection& connection) {
+    return !connection.is_ending && connection.number != last_number_;
+  };
+  std::map<std::string_view, size_t> of_sources;
+  for (const auto& [handle, connection] : connections_) {
+    if (may_end(connection)) ++of_sources[connection.source];
+  }
+  // Less: sooner to end.
+  const auto rank = [&](const Connection& connection) {
+    return std::tuple(-static_cast<ptrdiff_t>(of_sources[connection.source]), connection.has_asked,
+                      connection.number);
+  };
+  auto found = connections_.end();
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    if (!may_end(it->second)) continue;
+    if (found == connections_.end() || rank(it->second) < rank(found->second)) found = it;
+  }
+  return found;
 }
 
 void MetricsServer::Http::Note(void* self, MHD_Connection* connection, void**,
@@ -249,7 +321,7 @@ void MetricsServer::Http::Note(void* self, MHD_Connection* connection, void**,
     return;
   }
   const absl::Status status = OrRefuse([&] {
-    http.connections_[connection] = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
+    http.Add(connection);
     return absl::OkStatus();
   });
   if (!status.ok()) http.Shutdown(connection);
@@ -259,6 +331,9 @@ MHD_Result MetricsServer::Http::Answer(void* self, MHD_Connection* connection, c
                                        const char* method, const char*, const char*, size_t*,
                                        void**) {
   auto& http = *static_cast<Http*>(self);
+  if (const auto it = http.connections_.find(connection); it != http.connections_.end()) {
+    it->second.has_asked = true;
+  }
   MHD_Result result = MHD_NO;  // closes the connection
   const absl::Status status = OrRefuse([&] {
     result = http.AnswerRequest(connection, url, method);

@@ -67,10 +67,14 @@ class MetricsServerTest : public testing::Test {
     thread_.join();
   }
 
-  UniqueFd Connect() const {
+  // `from`: an address of the loopback network.
+  UniqueFd Connect(uint32_t from = INADDR_LOOPBACK) const {
     UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval limit = {60, 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    sockaddr_in own = Loopback(0);
+    own.sin_addr.s_addr = htonl(from);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
     const sockaddr_in address = Loopback(address_.port);
     const int result =
         connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
@@ -143,9 +147,29 @@ TEST_F(MetricsServerTest, SilentClientsDoNotKeepOthersOut) {
     // Half of a request, which never ends.
     EXPECT_EQ(send(silent.back().get(), "GET ", 4, MSG_NOSIGNAL), 4);
   }
-  EXPECT_THAT(Ask(Get("/metrics")), StartsWith("HTTP/1.1 200"))
-      << "it waits until the silent ones are closed";
-  EXPECT_EQ(ReadAll(silent.front().get()), "");
+  const roce::TimeNs begin = MonotonicNow();
+  EXPECT_THAT(Ask(Get("/metrics")), StartsWith("HTTP/1.1 200"));
+  EXPECT_LT(MonotonicNow() - begin, roce::TimeNs{MetricsServer::kLongestMs / 2} * roce::kNsPerMs)
+      << "it has waited for the end of a silent one";
+  EXPECT_EQ(ReadAll(silent.front().get()), "") << "the oldest is closed";
+  EXPECT_LT(MonotonicNow() - begin, roce::TimeNs{MetricsServer::kLongestMs / 2} * roce::kNsPerMs);
+}
+
+TEST_F(MetricsServerTest, ClientsOfOneAddressDisplaceNoOthers) {
+  StartLoop();
+  const UniqueFd slow = Connect(INADDR_LOOPBACK + 1);
+  const std::string request = Get("/metrics");
+  EXPECT_EQ(send(slow.get(), request.data(), 4, MSG_NOSIGNAL), 4);
+  std::vector<UniqueFd> flood;
+  for (unsigned i = 0; i < 4 * MetricsServer::kMaxConnections; ++i) {
+    flood.push_back(Connect());
+    // Without a request, or with an answer that nobody reads.
+    if (i % 2 == 0) send(flood.back().get(), request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_THAT(Ask(Get("/metrics")), StartsWith("HTTP/1.1 200")) << "also of the same address";
+  EXPECT_EQ(send(slow.get(), request.data() + 4, request.size() - 4, MSG_NOSIGNAL),
+            static_cast<ssize_t>(request.size() - 4));
+  EXPECT_THAT(ReadAll(slow.get()), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(MetricsServerTest, EndsWhileClientsWait) {
