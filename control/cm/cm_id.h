@@ -6,10 +6,12 @@
 // After the C library's header: the kernel's header then uses its address types.
 #include <rdma/rdma_user_cm.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,7 @@ struct CmId {
   SocketAddress source;
   SocketAddress destination;
   bool holds_port = false;
+  UserShare port_share;  // of the user that has bound it; see PortQuotas
 
   Port* port = nullptr;   // the device; null: not chosen yet
   Port* bound = nullptr;  // the device of its own address, if bound to one
@@ -93,6 +96,20 @@ struct QueuedEvent {
   rdma_ucm_event_resp event{};
 };
 
+// Ports of one port space.
+class PortSet {
+ public:
+  void Add(uint16_t port) { words_[port / kBits] |= Bit(port); }
+  void Remove(uint16_t port) { words_[port / kBits] &= ~Bit(port); }
+  // The first port from `from` to `last` that is not in the set. Nothing: all are.
+  std::optional<uint16_t> FirstMissing(uint16_t from, uint16_t last) const;
+
+ private:
+  static constexpr uint32_t kBits = 64;
+  static uint64_t Bit(uint16_t port) { return uint64_t{1} << port % kBits; }
+  std::array<uint64_t, (UINT16_MAX + 1) / kBits> words_{};
+};
+
 // The identifiers that hold each port of each port space, with the conflict rules of Linux.
 class PortTable {
  public:
@@ -101,12 +118,21 @@ class PortTable {
   void Give(CmId& id);
   // OK if `id` may listen: its address overlaps with no other holder's, reusable or not.
   absl::Status CheckListen(const CmId& id) const;
-  const std::vector<CmId*>& Holders(PortSpace space, uint16_t port) const;
+  // `id`, which holds a port, listens until Give().
+  void Listen(CmId& id) { listeners_[{id.port_space, id.source.port}].push_back(&id); }
+  const std::vector<CmId*>& Listeners(PortSpace space, uint16_t port) const {
+    return Find(listeners_, {space, port});
+  }
 
  private:
   using Key = std::pair<PortSpace, uint16_t>;
+  using Table = std::map<Key, std::vector<CmId*>>;
+  static const std::vector<CmId*>& Find(const Table& table, Key key);
+  static void Remove(Table& table, CmId& id);
   absl::Status Check(const CmId& id, const std::vector<CmId*>& holders, bool reuse) const;
-  std::map<Key, std::vector<CmId*>> holders_;
+  Table holders_;
+  Table listeners_;                    // few, while a port may have very many holders
+  std::map<PortSpace, PortSet> held_;  // for Take(), which would else look for long
 };
 
 }  // namespace roci::control::cm

@@ -39,6 +39,21 @@ std::optional<uint8_t> QpTypeOf(PortSpace space) {
   return std::nullopt;
 }
 
+// Of a port space in PortQuotas.
+size_t IndexOf(PortSpace space) {
+  switch (space) {
+    case PortSpace::kTcp:
+      return 0;
+    case PortSpace::kUdp:
+      return 1;
+    case PortSpace::kIpoib:
+      return 2;
+    case PortSpace::kIb:
+      break;
+  }
+  return 3;
+}
+
 bool IsConnectionQpType(uint8_t type) {
   return type == kQpRc || type == kQpUc || type == kQpUd || type == kQpXrcSend ||
          type == kQpXrcRecv;
@@ -216,7 +231,7 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
     return StatusFromErrno(EACCES, "port");
   }
   id.source = address;
-  const absl::Status status = port_table_.Take(id, random_.Next());
+  const absl::Status status = TakePort(id);
   if (!status.ok()) {
     id.source = {};
     return status;
@@ -233,6 +248,19 @@ absl::Status Manager::Bind(CmId& id, const SocketAddress& address) {
   }
   id.state = IdState::kBound;
   return absl::OkStatus();
+}
+
+absl::Status Manager::TakePort(CmId& id) {
+  const uint16_t port = id.source.port;
+  if (port == 0 ||
+      (port >= SharedQuotas::kFirstChosenPort && port <= SharedQuotas::kLastChosenPort)) {
+    const std::shared_ptr<User>& user = id.channel->shared_user();
+    id.port_share = UserShare(user, user->ports[IndexOf(id.port_space)], 1);
+    if (!id.port_share.ok()) return StatusFromErrno(EADDRNOTAVAIL, "ports of the user");
+  }
+  const absl::Status status = port_table_.Take(id, random_.Next());
+  if (!status.ok()) id.port_share = UserShare();
+  return status;
 }
 
 // Chooses the device and the source address for id.destination.
@@ -395,6 +423,7 @@ absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
     const absl::Status status = port_table_.CheckListen(id);
     if (!status.ok()) return status;
   }
+  port_table_.Listen(id);
   id.backlog = backlog > 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
   id.state = IdState::kListen;
   return absl::OkStatus();
@@ -405,8 +434,8 @@ CmId* Manager::FindListener(const Port& port, const IpService& service, const Ip
                             uint16_t vlan) const {
   const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
   CmId* wildcard = nullptr;
-  for (CmId* id : port_table_.Holders(service.space, service.port)) {
-    if (id->state != IdState::kListen || (id->port != nullptr && id->port != &port)) continue;
+  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
+    if (id->port != nullptr && id->port != &port) continue;
     if (id->source.gid == header.destination && id->source.family == family && id->vlan == vlan) {
       return id;
     }
@@ -419,9 +448,8 @@ CmId* Manager::FindListener(const Port& port, const IpService& service, const Ip
 
 CmId* Manager::FindServiceListener(const Port& port, const IpService& service,
                                    const roce::NetAddress& own) const {
-  for (CmId* id : port_table_.Holders(service.space, service.port)) {
-    const bool listens = id->state == IdState::kListen && id->source.family == AF_IB;
-    if (!listens || (id->port != nullptr && id->port != &port)) continue;
+  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
+    if (id->source.family != AF_IB || (id->port != nullptr && id->port != &port)) continue;
     if (id->source.IsAny() || roce::NetAddress{id->source.gid, id->vlan} == own) return id;
   }
   return nullptr;

@@ -89,6 +89,7 @@ class Manager {
   CmId* Add(Channel& channel);
   static void MoveTo(CmId& id, Channel& to);
   Port* PortOf(const roce::Gid& own_address) const;
+  absl::Status TakePort(CmId& id);
   absl::Status ChooseRoute(CmId& id);
   void RefuseAddress(CmId& id, int error);
   void AddressKnown(uint32_t number, const absl::StatusOr<roce::Path>& path);

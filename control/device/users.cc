@@ -26,6 +26,12 @@ Number WithoutReserve(Number limit) {
 }
 Quota WithoutReserve(Quota& whole) { return Quota(WithoutReserve(whole.limit()), &whole); }
 
+// make(i): the quota of port space i.
+template <class Make>
+PortQuotas EachPortSpace(Make&& make) {
+  return {{make(0), make(1), make(2), make(3)}};
+}
+
 // Bytes of mappings that ordinary users may have.
 uint64_t ChargedTo(const SharedQuotas& whole) {
   return std::min(whole.app_bytes.limit(), whole.charged_bytes);
@@ -67,6 +73,9 @@ User::User(const SharedQuotas& whole, SharedQuotas& from, SharedDeviceQuotas* fr
       event_channels(Part(whole.event_channels.limit(), percent), &from.event_channels),
       identifiers(Part(whole.identifiers.limit(), percent), &from.identifiers),
       connection_events(Part(whole.connection_events.limit(), percent), &from.connection_events),
+      ports(EachPortSpace([&](size_t space) {
+        return Quota(Part(whole.ports[space].limit(), percent), &from.ports[space]);
+      })),
       copy_use(std::move(uses.copies)),
       retired(std::move(uses.retired)),
       retired_rings(std::move(uses.retired_rings)),
@@ -84,7 +93,8 @@ Users::Users(SharedQuotas& whole, uint32_t percent)
               .app_bytes = Quota(WithoutReserve(ChargedTo(whole)), &whole.app_bytes),
               .event_channels = WithoutReserve(whole.event_channels),
               .identifiers = WithoutReserve(whole.identifiers),
-              .connection_events = WithoutReserve(whole.connection_events)},
+              .connection_events = WithoutReserve(whole.connection_events),
+              .ports = EachPortSpace([&](size_t i) { return WithoutReserve(whole.ports[i]); })},
       percent_(percent) {}
 
 bool User::MayMap() const {

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +18,11 @@
 #include "memory/unmapper.h"
 
 namespace roci::control {
+
+// Of each of librdmacm's port spaces: identifiers that hold one of the ports from which the daemon
+// chooses for identifiers without a port.
+inline constexpr size_t kPortSpaces = 4;
+using PortQuotas = std::array<Quota, kPortSpaces>;
 
 // Resources that all sessions of the daemon share, apart from those of each device.
 struct SharedQuotas {
@@ -37,6 +44,12 @@ struct SharedQuotas {
   Quota event_channels = Quota(kMaxEventChannels);
   Quota identifiers = Quota(kMaxIdentifiers);
   Quota connection_events = Quota(kMaxConnectionEvents);  // that wait in event channels
+  // Linux's default range of ports (ip_local_port_range).
+  static constexpr uint16_t kFirstChosenPort = 32768;
+  static constexpr uint16_t kLastChosenPort = 60999;
+  static constexpr uint64_t kChosenPorts = kLastChosenPort - kFirstChosenPort + 1;
+  PortQuotas ports = {
+      {Quota(kChosenPorts), Quota(kChosenPorts), Quota(kChosenPorts), Quota(kChosenPorts)}};
   // Memory that the daemon's cgroup may have. Pages of programs' files that the daemon touches
   // first are charged to it, so all ordinary users' mappings are limited to that.
   uint64_t charged_bytes = UINT64_MAX;
@@ -82,6 +95,7 @@ class User {
   Quota event_channels;
   Quota identifiers;
   Quota connection_events;
+  PortQuotas ports;
 
   // See Uses.
   const std::shared_ptr<dataplane::CopyUse> copy_use;

@@ -1,5 +1,6 @@
 #include "control/manage/show.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -151,6 +152,11 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"impairments", DescribeImpairments(device.dataplane())}};
 }
 
+// Of the port space in which the user has the most.
+const Quota& MostPorts(const PortQuotas& ports) {
+  return *std::ranges::max_element(ports, {}, [](const Quota& quota) { return quota.used(); });
+}
+
 Json UseOf(uint64_t used, uint64_t limit) { return {{"used", used}, {"limit", limit}}; }
 
 // What all programs of the session's user have together.
@@ -169,6 +175,7 @@ Json ShowUser(const Services& services, const Session& session) {
           {"event_channels", Use(user.event_channels)},
           {"identifiers", Use(user.identifiers)},
           {"connection_events", Use(user.connection_events)},
+          {"ports", Use(MostPorts(user.ports))},
           {"helper_threads",
            UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},
           {"copier_threads", {{"used", copies.threads.load()}}},

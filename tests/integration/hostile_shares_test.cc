@@ -200,6 +200,40 @@ TEST_F(HostileSharesTest, ManyUsersLeaveIdentifiersToRoot) {
   EXPECT_EQ(made, kNeeded) << "errno " << speaker.answer.head.error;
 }
 
+// Binds identifiers to ports that the daemon chooses, and to ports by their numbers, until it is
+// refused. Says the number and the errno.
+void TakeManyPorts(int line) {
+  CmSpeaker speaker;
+  int64_t made = 0;
+  int error = 0;
+  while (error == 0) {
+    const uint32_t id = speaker.Create();
+    if (id == 0) break;
+    const auto port = static_cast<uint16_t>(control::SharedQuotas::kFirstChosenPort + made);
+    error = made % 2 == 0 ? speaker.Bind(id, 0) : speaker.Bind(id, port);
+    if (made % 2 != 0 && error == EADDRNOTAVAIL) error = speaker.Bind(id, 0);  // somebody has it
+    made += error == 0;
+  }
+  Line::Send(line, made);
+  Line::Send(line, error);
+  Line::Receive(line);
+}
+
+TEST_F(HostileSharesTest, ManyUsersLeavePortsToRoot) {
+  constexpr uint32_t kAttackers = 3;
+  constexpr int kNeeded = 1000;
+  std::vector<std::unique_ptr<Attacker>> attackers;
+  for (uint32_t i = 0; i < kAttackers; ++i) {
+    attackers.push_back(std::make_unique<Attacker>(TakeManyPorts, kNobody - i));
+    EXPECT_LE(attackers.back()->Hear(), int64_t{control::SharedQuotas::kChosenPorts / 2});
+    EXPECT_EQ(attackers.back()->Hear(), EADDRNOTAVAIL);
+  }
+  CmSpeaker speaker;
+  int made = 0;
+  while (made < kNeeded && speaker.Bind(speaker.Create(), 0) == 0) ++made;
+  EXPECT_EQ(made, kNeeded) << "errno " << speaker.answer.head.error;
+}
+
 // Lets attempts to resolve an address fail at once, and fetches no event, until it is refused.
 // Returns the number of attempts.
 int64_t FillChannel(CmSpeaker& speaker) {
