@@ -89,12 +89,12 @@ bool Channel::LookUpPrivilege(std::function<void()> done) {
       }));
 }
 
-Channel::~Channel() {
-  calls_.Forget(call_);
-  if (watch_ != 0) loop_.Forget(watch_);
+void Channel::Disconnect() {
+  calls_.Forget(std::exchange(call_, 0));
+  loop_.Forget(std::exchange(watch_, 0));
   // The program may have sent descriptors to one of these sockets.
   for (UniqueFd* socket : {&socket_, &signal_}) {
-    closer_.Close(std::move(*socket), admission_.user);
+    if (socket->valid()) closer_.Close(std::move(*socket), admission_.user);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,7 +41,9 @@ class Channel {
                                                          Peer peer, Admission admission,
                                                          uint32_t number,
                                                          std::function<void(Channel&)> receive);
-  ~Channel();
+  ~Channel() { Disconnect(); }
+  // Ends the connection: nothing is received any more.
+  void Disconnect();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -57,6 +60,8 @@ class Channel {
   bool LookUpPrivilege(std::function<void()> done);
   void ForgetPrivilege() { may_bind_privileged_ports_ = false; }
   int socket() const { return socket_.get(); }
+  // Numbers of its identifiers, also those of requests that the program has not fetched.
+  std::set<uint32_t>& ids() { return ids_; }
   roce::TimeNs hello_deadline() const { return admission_.hello_deadline; }
   // Creates the descriptor for the program. Call once.
   absl::StatusOr<UniqueFd> OpenSignal();
@@ -111,6 +116,7 @@ class Channel {
   UniqueFd signal_;
   bool is_signalled_ = false;  // a byte that is not withdrawn is in the socket
   uint32_t withdrawn_bytes_ = 0;
+  std::set<uint32_t> ids_;
   std::deque<QueuedEvent> events_;
   QuotaShare events_share_;
 };

@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "control/cm/gsi.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
@@ -145,12 +146,16 @@ CmId* Manager::Add(Channel& channel) {
     ++last_number_;
     if (last_number_ > SharedQuotas::kMaxIdentifiers) last_number_ = 1;
   } while (ids_.contains(last_number_));
+  channel.ids().insert(last_number_);
+  absl::Cleanup undo = [&] { channel.ids().erase(last_number_); };
   auto id = std::make_unique<CmId>();
   id->share = std::move(share);
   id->number = last_number_;
   id->channel = &channel;
   id->psn = static_cast<uint32_t>(random_.Next()) & roce::kMask24;
-  return ids_.emplace(last_number_, std::move(id)).first->second.get();
+  CmId* const added = ids_.emplace(last_number_, std::move(id)).first->second.get();
+  std::move(undo).Cancel();
+  return added;
 }
 
 absl::StatusOr<uint32_t> Manager::Create(Channel& channel, const rdma_ucm_create_id& command) {
@@ -189,21 +194,21 @@ uint32_t Manager::Destroy(CmId& id) {
   if (id.connection != 0) {
     port->engine.Release(MonotonicNow(), id.connection);
   }
+  id.channel->ids().erase(id.number);
   ids_.erase(id.number);
   if (port != nullptr) Flush(*port);
   return reported;
 }
 
-void Manager::DestroyAll(Channel& channel) {
-  std::vector<uint32_t> numbers;
+bool Manager::DestroySome(Channel& channel) {
+  constexpr size_t kMost = 64;  // some messages each
   // The identifiers of unfetched requests also belong to this channel.
   channel.ClearEvents();
-  for (const auto& [number, id] : ids_) {
-    if (id->channel == &channel) numbers.push_back(number);
+  for (size_t left = kMost; left > 0; --left) {
+    if (channel.ids().empty()) return false;
+    Destroy(*Get(*channel.ids().begin()));
   }
-  for (const uint32_t number : numbers) {
-    if (CmId* id = Get(number)) Destroy(*id);
-  }
+  return true;
 }
 
 Port* Manager::PortOf(const roce::Gid& own_address) const {
@@ -513,6 +518,8 @@ uint32_t Manager::Migrate(CmId& id, Channel& to) {
 
 // The channels of a process may have two users: a process can lose capabilities between them.
 void Manager::MoveTo(CmId& id, Channel& to) {
+  to.ids().insert(id.number);
+  id.channel->ids().erase(id.number);
   const User* const before = std::exchange(id.channel, &to)->user();
   if (before != to.user()) id.share = QuotaShare::Forced(to.shared_user()->identifiers, 1);
 }

@@ -45,7 +45,8 @@ class Manager {
   absl::StatusOr<uint32_t> Create(Channel& channel, const rdma_ucm_create_id& command);
   // Returns the number of events that the program has fetched and must acknowledge.
   uint32_t Destroy(CmId& id);
-  void DestroyAll(Channel& channel);
+  // Destroys some identifiers of a channel that has ended, and its events. False: none is left.
+  bool DestroySome(Channel& channel);
   absl::Status Bind(CmId& id, const SocketAddress& address);
   absl::Status ResolveAddress(CmId& id, const SocketAddress* source,
                               const SocketAddress& destination, uint32_t timeout_ms);

@@ -96,7 +96,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(Services& services,
 }
 
 Server::~Server() {
-  for (const auto& [number, channel] : channels_) manager_.DestroyAll(*channel);
+  ending_.merge(channels_);
+  for (const auto& [number, channel] : ending_) {
+    while (manager_.DestroySome(*channel)) {
+    }
+  }
 }
 
 void Server::Refuse(UniqueFd socket, const absl::Status& status) {
@@ -117,7 +121,8 @@ absl::Status Server::Open(UniqueFd& socket, Peer& peer) {
         absl::StrCat(admission.channel.ok() ? "descriptors for an event channel" : "event channels",
                      " of user ", peer.uid));
   }
-  while (++last_number_ == 0 || channels_.contains(last_number_)) {
+  while (++last_number_ == 0 || channels_.contains(last_number_) ||
+         ending_.contains(last_number_)) {
   }
   admission.hello_deadline = hello_deadlines_.Add(last_number_, MonotonicNow());
   const roce::TimeNs deadline = admission.hello_deadline;
@@ -134,6 +139,7 @@ absl::Status Server::Open(UniqueFd& socket, Peer& peer) {
 }
 
 void Server::HandleTimeout(roce::TimeNs now) {
+  EndSome();
   for (const uint32_t number : hello_deadlines_.TakeDue(now)) {
     const auto it = channels_.find(number);
     if (it == channels_.end() || it->second->is_open()) continue;
@@ -144,12 +150,20 @@ void Server::HandleTimeout(roce::TimeNs now) {
   }
 }
 
+// Destroys the channel later: its own handler may be running.
 void Server::Close(Channel& channel) {
-  manager_.DestroyAll(channel);
   hello_deadlines_.Forget(channel.number(), channel.hello_deadline());
-  // Deferred: the channel's own handler may be running.
-  const uint32_t number = channel.number();
-  services_.loop.Post([this, number] { channels_.erase(number); });
+  channel.Disconnect();
+  ending_.insert(channels_.extract(channel.number()));
+}
+
+// A part of one channel in each iteration of the loop, in turn.
+void Server::EndSome() {
+  if (ending_.empty()) return;
+  auto it = ending_.upper_bound(last_ended_);
+  if (it == ending_.end()) it = ending_.begin();
+  last_ended_ = it->first;
+  if (!manager_.DestroySome(*it->second)) ending_.erase(it);
 }
 
 // Handles one message per wake-up: a program waits for its answer before the next command, and a

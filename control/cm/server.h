@@ -45,8 +45,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // For the loop's deadlines: connections that open no channel in time are closed.
-  roce::TimeNs NextTimeout() const { return hello_deadlines_.Next(); }
+  // For the loop's deadlines: connections that open no channel in time are closed, and ended
+  // channels release their identifiers.
+  roce::TimeNs NextTimeout() const { return ending_.empty() ? hello_deadlines_.Next() : 0; }
   void HandleTimeout(roce::TimeNs now);
 
   const Manager& manager() const { return manager_; }
@@ -58,6 +59,7 @@ class Server {
   void Refuse(UniqueFd socket, const absl::Status& status);
   void Receive(Channel& channel);
   void Close(Channel& channel);
+  void EndSome();
   bool AnswerOpen(Channel& channel, std::span<const std::byte> message);
   bool AnswerCommand(Channel& channel, std::span<const std::byte> message);
   // False: there is no answer.
@@ -126,6 +128,9 @@ class Server {
   HelloDeadlines hello_deadlines_;
   uint32_t last_number_ = 0;
   std::map<uint32_t, std::unique_ptr<Channel>> channels_;
+  // Ended, with identifiers that are destroyed in parts, so that other programs do not wait.
+  std::map<uint32_t, std::unique_ptr<Channel>> ending_;
+  uint32_t last_ended_ = 0;  // the channel of the last part
 };
 
 }  // namespace roci::control::cm

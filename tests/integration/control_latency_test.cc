@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/integration/attacker.h"
+#include "tests/integration/hostile/cm_speaker.h"
 #include "tests/integration/hostile/rig.h"
 #include "tests/integration/other_users.h"
 #include "tools/show/manage_client.h"
@@ -26,6 +27,7 @@
 namespace roci::testing {
 namespace {
 
+using hostile::CmSpeaker;
 using hostile::kPage;
 using hostile::MappedQp;
 using hostile::Region;
@@ -37,6 +39,8 @@ milliseconds Bound() {
   const char* wanted = std::getenv("ROCI_LATENCY_BOUND_MS");
   return milliseconds(wanted != nullptr ? std::atoi(wanted) : 2000);
 }
+
+constexpr uint16_t kPort = 7471;  // of librdmacm's listeners
 
 // Other programs of the machine may delay a call of this one.
 constexpr int kTries = 3;
@@ -219,6 +223,109 @@ std::function<void()> Have(void (*make)(Rig&)) {
 std::function<void()> HaveQueuePairs() { return Have(MakeQueuePairs); }
 std::function<void()> HaveRegions() { return Have(MakeRegions); }
 
+// Also if those of an ended channel are not destroyed yet.
+uint32_t CreateAtLast(CmSpeaker& speaker) {
+  for (;;) {
+    const uint32_t id = speaker.Create();
+    if (id != 0) return id;
+    usleep(1000);
+  }
+}
+
+// Takes all identifiers that the user may have, and returns their number.
+size_t TakeIdentifiers(CmSpeaker& speaker, const std::function<void(uint32_t)>& use) {
+  size_t made = 0;
+  MakeAll([&] {
+    const uint32_t id = speaker.Create();
+    if (id == 0) return false;
+    use(id);
+    ++made;
+    return true;
+  });
+  return made;
+}
+
+void ReuseAddress(CmSpeaker& speaker, uint32_t id) {
+  rdma_ucm_set_option option{};
+  option.id = id;
+  option.level = 0;    // RDMA_OPTION_ID
+  option.optname = 1;  // RDMA_OPTION_ID_REUSEADDR
+  const int on = 1;
+  option.optlen = sizeof(on);
+  roci_abi_cm_request request = CmSpeaker::Make(RDMA_USER_CM_CMD_SET_OPTION, option);
+  std::memcpy(request.data + sizeof(option), &on, sizeof(on));
+  request.extra_size = sizeof(on);
+  if (speaker.Ask(request) != 0) _exit(4);
+}
+
+// Ends an event channel, and waits until its identifiers are destroyed. `all`: TakeIdentifiers().
+std::function<void()> EndChannel(std::shared_ptr<CmSpeaker> speaker, size_t all) {
+  return [owned = std::move(speaker), all]() mutable {
+    owned.reset();
+    CmSpeaker next;
+    for (size_t made = 0; made < all; ++made) CreateAtLast(next);
+  };
+}
+
+// All of them hold one port.
+std::function<void()> EndWithIdentifiers() {
+  auto speaker = std::make_shared<CmSpeaker>();
+  const size_t all = TakeIdentifiers(*speaker, [&](uint32_t id) {
+    ReuseAddress(*speaker, id);
+    if (speaker->Bind(id, kPort) != 0) _exit(5);
+  });
+  return EndChannel(std::move(speaker), all);
+}
+
+// Each asks the peer for a connection.
+std::function<void()> EndWithConnections() {
+  constexpr size_t kConnections = 4000;
+  const size_t all = TakeIdentifiers(*std::make_unique<CmSpeaker>(), [](uint32_t) {});
+  auto speaker = std::make_shared<CmSpeaker>();
+  const uint32_t listener = CreateAtLast(*speaker);
+  if (speaker->Bind(listener, kPort) != 0 || speaker->Listen(listener) != 0) _exit(4);
+  for (size_t i = 0; i < kConnections; ++i) {
+    const uint32_t id = CreateAtLast(*speaker);
+    if (speaker->Resolve(id, 1, kPort) != 0 || speaker->ResolveRoute(id) != 0) _exit(5);
+    if (speaker->Connect(id) != 0) _exit(6);
+  }
+  return EndChannel(std::move(speaker), all);
+}
+
+// With very many identifiers of the user, which have nothing to do with the channel.
+std::function<void()> OpenAndCloseChannels() {
+  constexpr size_t kIdentifiers = 10'000;
+  auto speaker = std::make_shared<CmSpeaker>();
+  for (size_t i = 0; i < kIdentifiers; ++i) CreateAtLast(*speaker);
+  return Repeat([speaker] { CmSpeaker().Create(); });
+}
+
+// Address handles of absent peers, for which nobody waits.
+std::function<void()> EndWithPaths() {
+  auto session = std::make_shared<RawSession>();
+  roci_abi_hello_request hello{};
+  hello.features = ROCI_ABI_FEATURE_PATH_WAITS;
+  hello.magic = ROCI_ABI_MAGIC;
+  hello.major = ROCI_ABI_MAJOR;
+  std::strcpy(hello.device, "roci0");
+  roci_abi_hello_response opened;
+  if (session->Call(ROCI_ABI_HELLO, hello, opened) != 0) _exit(4);
+  roci_abi_create_ah_request request{};
+  request.pd = session->AllocPd();
+  request.attr.is_global = 1;
+  request.attr.port = 1;
+  request.attr.sgid_index = 1;
+  const uint8_t gid[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 99, 0, 250};
+  std::memcpy(request.attr.dgid, gid, sizeof(gid));
+  roci_abi_handle_response response;
+  MakeAll([&] { return session->Call(ROCI_ABI_CREATE_AH, request, response) == EINPROGRESS; });
+  return [owned = std::move(session)]() mutable {
+    owned.reset();
+    RawSession next;
+    if (next.Hello() != 0) _exit(4);
+  };
+}
+
 std::function<void()> OpenAndClose() {
   return Repeat([] {
     RawSession session;
@@ -290,7 +397,11 @@ INSTANTIATE_TEST_SUITE_P(
                       LongCommands{"MapAndUnmap", MapAndUnmap},
                       LongCommands{"ShowQueuePairs", HaveQueuePairs, "qps"},
                       LongCommands{"ShowRegions", HaveRegions, "mrs"},
-                      LongCommands{"OpenAndClose", OpenAndClose}),
+                      LongCommands{"OpenAndClose", OpenAndClose},
+                      LongCommands{"EndWithIdentifiers", EndWithIdentifiers},
+                      LongCommands{"EndWithConnections", EndWithConnections},
+                      LongCommands{"OpenAndCloseChannels", OpenAndCloseChannels},
+                      LongCommands{"EndWithPaths", EndWithPaths}),
     [](const ::testing::TestParamInfo<LongCommands>& commands) { return commands.param.name; });
 
 }  // namespace
