@@ -16,9 +16,9 @@
 namespace roci::control {
 namespace {
 
-// Frames handled per wake-up, so that a flood cannot block the control thread. The rest is handled
-// after other events.
-constexpr uint32_t kSlowPathBudget = 64;
+// Frames of each kind handled per wake-up, so that a flood cannot block the control thread. The
+// rest is handled after other events.
+constexpr uint32_t kSlowPathBudget = 32;
 
 // Values of enum ibv_port_state, of the physical states (IBTA vol 1, 14.2.5.6), of the link layer.
 constexpr uint32_t kPortDown = 1;
@@ -343,17 +343,24 @@ void Device::JoinSolicitedNode(const InterfaceAddress& own) {
 void Device::DrainSlowPath() {
   dataplane_->ForgetSlowPathEvent();
   std::vector<std::byte> frame;
-  uint32_t taken = 0;
-  while (taken < kSlowPathBudget && dataplane_->ReceiveSlowPath(frame)) {
-    ++taken;
-    if (!HandleGsi(frame)) HandleOther(frame);
+  bool may_have_more = false;
+  for (const dataplane::SlowPathKind kind : dataplane::kSlowPathKinds) {
+    uint32_t taken = 0;
+    for (; taken < kSlowPathBudget && dataplane_->ReceiveSlowPath(kind, frame); ++taken) {
+      if (kind == dataplane::SlowPathKind::kMads) {
+        HandleGsi(frame);
+      } else {
+        HandleOther(frame);
+      }
+    }
+    may_have_more |= taken == kSlowPathBudget;
   }
   for (const roce::NetAddress& own : neighbours_.TakeConflicts()) {
     Log(LogArea::kNeighbours, LogLevel::kWarning, "%s: address conflict: %s is also used by MAC %s",
         name().c_str(), NetText(own).c_str(), MacText(neighbours_.ConflictOf(own)->mac).c_str());
   }
-  if (taken == kSlowPathBudget) {
-    const uint64_t one = 1;  // more frames may wait: wake the loop again
+  if (may_have_more) {
+    const uint64_t one = 1;  // wake the loop again
     [[maybe_unused]] const ssize_t m = write(dataplane_->slow_path_fd(), &one, sizeof(one));
   }
   DeliverAnswers();
@@ -374,11 +381,10 @@ void Device::HandleOther(std::span<const std::byte> frame) {
       frame.size(), std::string(kSlowPathReasonNames[static_cast<size_t>(*reason)]).c_str());
 }
 
-bool Device::HandleGsi(std::span<const std::byte> frame) {
+void Device::HandleGsi(std::span<const std::byte> frame) {
   roce::Packet packet;
-  if (roce::ParsePacket(frame, packet) != roce::DropReason::kNone) return false;
+  if (roce::ParsePacket(frame, packet) != roce::DropReason::kNone) return;
   if (gsi_handler_ && packet.dst_mac == addresses_.mac()) gsi_handler_(packet);
-  return true;
 }
 
 void Device::SendGsi(const Frame& frame) {

@@ -185,8 +185,7 @@ class Device {
   void HandleOther(std::span<const std::byte> frame);
   void DrainSlowPath();
   void SendFrame(const Frame& frame);
-  // True if the frame was a RoCE packet.
-  bool HandleGsi(std::span<const std::byte> frame);
+  void HandleGsi(std::span<const std::byte> frame);
   void DeliverAnswers();
   void ChangePaths();
 

@@ -35,9 +35,12 @@ class Counter {
   X(tx_roce_packets, "tx_roce_packets")                                    \
   /* Frames that flow rules took */                                        \
   X(rx_flow_packets, "rx_flow_packets")                                    \
-  /* Frames for the control thread, and those dropped at a full ring */    \
+  /* Frames for the control thread, and those dropped at a full ring; */   \
+  /* of these: ARP and neighbour discovery, and packets to QP 1 */         \
   X(rx_slow_path, "rx_slow_path")                                          \
   X(rx_slow_path_dropped, "rx_slow_path_dropped")                          \
+  X(rx_neighbour_dropped, "rx_neighbour_dropped")                          \
+  X(rx_mad_dropped, "rx_mad_dropped")                                      \
   /* Frames dropped after the port took nothing for a long time */         \
   X(tx_dropped, "tx_dropped")                                              \
   /* Frames longer than the MTU of the port's network device allows */     \

@@ -28,7 +28,7 @@
 namespace roci::dataplane {
 namespace {
 
-constexpr uint32_t kSlowPathEntries = 512;
+constexpr uint32_t kSlowPathEntries = 512;  // of each kind
 constexpr uint32_t kRawEntries = 256;
 constexpr uint32_t kMatchedEntries = 512;
 constexpr uint32_t kKbpsPerMbps = 1000;
@@ -53,9 +53,12 @@ absl::StatusOr<std::unique_ptr<ShardedDevice>> ShardedDevice::Create(
 absl::Status ShardedDevice::OpenSlowPath() {
   slow_path_event_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!slow_path_event_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  slow_path_ = MakeFrameRing("slow", kSlowPathEntries, Producers::kSeveral);
+  for (rte_ring*& ring : slow_paths_) {
+    ring = MakeFrameRing("slow", kSlowPathEntries, Producers::kSeveral);
+    if (ring == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  }
   raw_ = MakeFrameRing("raw", kRawEntries, Producers::kSeveral);
-  if (slow_path_ == nullptr || raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
+  if (raw_ == nullptr) return absl::ResourceExhaustedError("DPDK rings");
   const uint32_t lcores = dataplane_.lcore_count();
   for (uint32_t i = 0; lcores > 1 && i < lcores; ++i) {
     matched_rings_.push_back(MakeFrameRing("matched", kMatchedEntries, Producers::kSeveral));
@@ -121,7 +124,7 @@ ShardedDevice::~ShardedDevice() {
   lanes_.clear();
   taps_.clear();  // frees held frames
   // Before the port: frames in the ring may be in the port's own buffers.
-  FreeFrameRing(slow_path_);
+  for (rte_ring* ring : slow_paths_) FreeFrameRing(ring);
   FreeFrameRing(raw_);
   for (rte_ring* ring : matched_rings_) FreeFrameRing(ring);
   ethdev_.reset();
@@ -193,9 +196,9 @@ PortQueues ShardedDevice::port_queues() const {
   return ethdev_ == nullptr ? PortQueues{0, 0} : ethdev_->queues();
 }
 
-bool ShardedDevice::PushSlowPath(rte_mbuf* frame) {
-  if (rte_ring_enqueue(slow_path_, frame) != 0) return false;
-  // One system call for all waiting frames: the reader checks the ring after it has cleared the
+bool ShardedDevice::PushSlowPath(SlowPathKind kind, rte_mbuf* frame) {
+  if (rte_ring_enqueue(SlowPathOf(kind), frame) != 0) return false;
+  // One system call for all waiting frames: the reader checks the rings after it has cleared the
   // flag.
   if (slow_path_signalled_.exchange(true, std::memory_order_seq_cst)) return true;
   const uint64_t one = 1;
@@ -210,9 +213,9 @@ void ShardedDevice::ForgetSlowPathEvent() {
   slow_path_signalled_.exchange(false, std::memory_order_seq_cst);
 }
 
-bool ShardedDevice::ReceiveSlowPath(std::vector<std::byte>& frame) {
+bool ShardedDevice::ReceiveSlowPath(SlowPathKind kind, std::vector<std::byte>& frame) {
   void* taken;
-  if (rte_ring_dequeue(slow_path_, &taken) != 0) return false;
+  if (rte_ring_dequeue(SlowPathOf(kind), &taken) != 0) return false;
   auto* buffer = static_cast<rte_mbuf*>(taken);
   const auto* bytes = rte_pktmbuf_mtod(buffer, const std::byte*);
   frame.assign(bytes, bytes + buffer->data_len);

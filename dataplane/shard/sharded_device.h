@@ -22,6 +22,7 @@
 #include "dataplane/types/flow_rule.h"
 #include "dataplane/types/impairment_settings.h"
 #include "dataplane/types/port_state.h"
+#include "dataplane/types/slow_path_kind.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
 
@@ -90,14 +91,14 @@ class ShardedDevice {
   uint64_t frames_linearized() const;  // as EthdevPort::linearized
 
   // The slow path: frames for the control thread, which are all but RoCE, and RoCE to QP 1. The
-  // queue is bounded; further frames are dropped and counted. The eventfd is readable while frames
-  // wait; the caller reads it. Called before frames are taken: later frames make the eventfd
-  // readable again.
+  // queue of each kind is bounded; further frames are dropped and counted. The eventfd is readable
+  // while frames wait; the caller reads it. Called before frames are taken: later frames make the
+  // eventfd readable again.
   void ForgetSlowPathEvent();
   int slow_path_fd() const { return slow_path_event_.get(); }
-  // Takes the oldest frame, a whole Ethernet frame without FCS. False: there is none. RoCE frames
-  // have passed ParsePacket.
-  bool ReceiveSlowPath(std::vector<std::byte>& frame);
+  // Takes the oldest frame of a kind, a whole Ethernet frame without FCS. False: there is none.
+  // MADs have passed ParsePacket.
+  bool ReceiveSlowPath(SlowPathKind kind, std::vector<std::byte>& frame);
   // Sends a complete Ethernet frame (ARP, ICMP, CM, ...; RoCE with its ICRC). ResourceExhausted:
   // the queue to the lcore is full or the frame pool is empty; InvalidArgument: shorter than 14
   // bytes or longer than a frame buffer.
@@ -181,7 +182,7 @@ class ShardedDevice {
   // Control thread only.
   QpnSpace& srqns() { return *srqns_; }
   // Passes a received frame, and its ownership, to the control thread. Any lcore.
-  bool PushSlowPath(rte_mbuf* frame);
+  bool PushSlowPath(SlowPathKind kind, rte_mbuf* frame);
 
  private:
   void RemoveFlowFrom(size_t lanes, FlowRule& rule);
@@ -221,7 +222,9 @@ class ShardedDevice {
   std::unique_ptr<QpnSpace> srqns_;
   Fd slow_path_event_;
   std::atomic<bool> slow_path_signalled_{false};
-  rte_ring* slow_path_ = nullptr;         // lcores -> control
+  // From the lcores to the control thread.
+  rte_ring* SlowPathOf(SlowPathKind kind) const { return slow_paths_[static_cast<size_t>(kind)]; }
+  std::array<rte_ring*, kSlowPathKinds.size()> slow_paths_{};
   rte_ring* raw_ = nullptr;               // control -> home lcore
   std::vector<rte_ring*> matched_rings_;  // to each lcore, if there are several
   uint32_t flow_count_ = 0;

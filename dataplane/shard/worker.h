@@ -26,6 +26,7 @@
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/port_waits.h"
 #include "dataplane/shard/send_scheduler.h"
+#include "dataplane/types/slow_path_kind.h"
 #include "memory/segment.h"
 #include "roce/effects.h"
 #include "roce/packet.h"
@@ -151,7 +152,7 @@ class Worker final : public DurableService {
   // True: ownership of the frame was taken, or the frame was freed.
   bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
   bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
-  bool GiveToControl(DeviceLane& lane, rte_mbuf* frame);
+  bool GiveToControl(DeviceLane& lane, SlowPathKind kind, rte_mbuf* frame);
   bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
                          bool handed_off);
   bool HandleMulticast(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet);

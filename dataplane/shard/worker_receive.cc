@@ -47,6 +47,28 @@ bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
          });
 }
 
+// Of a frame that is not RoCE. At most one VLAN tag, as in all frames that control/ handles.
+SlowPathKind KindOf(const rte_mbuf* frame) {
+  constexpr uint16_t kArp = 0x0806;
+  constexpr uint8_t kIcmpv6 = 58;
+  constexpr std::byte kSolicitation{135}, kAdvertisement{136};  // RFC 4861, 4.3, 4.4
+  constexpr size_t kTypeAt = roce::Ipv6Header::kBytes;          // of ICMPv6
+  std::span<const std::byte> rest = BytesOf(frame);
+  if (rest.size() < roce::EthernetHeader::kBytes) return SlowPathKind::kOthers;
+  uint16_t type = roce::EthernetHeader::Load(rest.data()).ether_type;
+  rest = rest.subspan(roce::EthernetHeader::kBytes);
+  if (roce::IsVlanType(type) && rest.size() >= roce::VlanTag::kBytes) {
+    type = roce::VlanTag::Load(rest.data()).ether_type;
+    rest = rest.subspan(roce::VlanTag::kBytes);
+  }
+  if (type == kArp) return SlowPathKind::kNeighbours;
+  const bool is_icmpv6 = type == roce::kEtherTypeIpv6 && rest.size() > kTypeAt &&
+                         roce::Ipv6Header::Load(rest.data()).next_header == kIcmpv6;
+  return is_icmpv6 && (rest[kTypeAt] == kSolicitation || rest[kTypeAt] == kAdvertisement)
+             ? SlowPathKind::kNeighbours
+             : SlowPathKind::kOthers;
+}
+
 bool IsOwnDatagram(const DeviceLane& lane, const QueuePair& qp, const roce::Packet& packet) {
   return packet.info->Has(roce::ExtHeader::kDeth) && packet.ext.deth.src_qpn == qp.qpn() &&
          packet.src_mac == lane.mac;
@@ -260,12 +282,14 @@ bool Worker::HandleOther(DeviceLane& lane, rte_mbuf* frame, DropReason reason) {
     lane.counters.Drop(reason);
     return false;
   }
-  return GiveToControl(lane, frame);
+  return GiveToControl(lane, KindOf(frame), frame);
 }
 
-bool Worker::GiveToControl(DeviceLane& lane, rte_mbuf* frame) {
-  if (!lane.device.PushSlowPath(frame)) {
+bool Worker::GiveToControl(DeviceLane& lane, SlowPathKind kind, rte_mbuf* frame) {
+  if (!lane.device.PushSlowPath(kind, frame)) {
     lane.counters.rx_slow_path_dropped.Add(1);
+    if (kind == SlowPathKind::kNeighbours) lane.counters.rx_neighbour_dropped.Add(1);
+    if (kind == SlowPathKind::kMads) lane.counters.rx_mad_dropped.Add(1);
     return false;
   }
   lane.counters.rx_slow_path.Add(1);
@@ -300,7 +324,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
     }
     return false;
   }
-  if (is_gsi) return GiveToControl(lane, frame);
+  if (is_gsi) return GiveToControl(lane, SlowPathKind::kMads, frame);
   if (!HandleFlows(lane, frame)) lane.counters.Drop(DropReason::kUnknownQp);
   return false;
 }

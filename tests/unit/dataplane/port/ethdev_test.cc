@@ -18,6 +18,8 @@
 namespace roci::testing {
 namespace {
 
+constexpr auto kArp = dataplane::SlowPathKind::kNeighbours;
+
 class EthdevTest : public ::testing::TestWithParam<uint32_t> {
  protected:
   static Node::Config Config() {
@@ -111,7 +113,7 @@ TEST_P(EthdevTest, TheControlPlaneSendsAndReceives) {
   frame[13] = std::byte{0x06};
   ASSERT_TRUE(node.device().SendRaw(frame).ok());
   std::vector<std::byte> received;
-  for (int i = 0; i < 2000 && !node.device().ReceiveSlowPath(received); ++i) usleep(1000);
+  for (int i = 0; i < 2000 && !node.device().ReceiveSlowPath(kArp, received); ++i) usleep(1000);
   EXPECT_EQ(received, frame);
 }
 
@@ -150,7 +152,7 @@ class ScatteredTest : public ::testing::Test {
   }
   std::vector<std::byte> Receive() {
     std::vector<std::byte> received;
-    for (int i = 0; i < 2000 && !node_.device().ReceiveSlowPath(received); ++i) usleep(1000);
+    for (int i = 0; i < 2000 && !node_.device().ReceiveSlowPath(kArp, received); ++i) usleep(1000);
     return received;
   }
   // (The rings of an earlier port stay.)

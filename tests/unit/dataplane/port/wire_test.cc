@@ -16,6 +16,8 @@
 namespace roci::testing {
 namespace {
 
+using dataplane::SlowPathKind;
+
 class WireTest : public ::testing::Test {
  protected:
   WireTest()
@@ -40,9 +42,10 @@ class WireTest : public ::testing::Test {
     frame[13] = std::byte{0x06};
     return frame;
   }
-  static bool Arrives(Node& node, std::vector<std::byte>& frame, int timeout_ms = 2000) {
+  static bool Arrives(Node& node, std::vector<std::byte>& frame, int timeout_ms = 2000,
+                      SlowPathKind kind = SlowPathKind::kNeighbours) {
     for (int i = 0; i < timeout_ms; ++i) {
-      if (node.device().ReceiveSlowPath(frame)) return true;
+      if (node.device().ReceiveSlowPath(kind, frame)) return true;
       usleep(1000);
     }
     return false;
@@ -117,8 +120,91 @@ TEST_F(WireTest, AFloodForASlowControlPlaneIsBoundedAndCounted) {
   EXPECT_GT(b_.device().Snapshot().rx_slow_path_dropped, 0u);
   std::vector<std::byte> received;
   uint64_t taken = 0;
-  while (b_.device().ReceiveSlowPath(received)) ++taken;
+  while (b_.device().ReceiveSlowPath(SlowPathKind::kNeighbours, received)) ++taken;
   EXPECT_EQ(taken, b_.device().Snapshot().rx_slow_path);
+}
+
+// A control plane that is behind with one kind of frames.
+class SlowPathTest : public WireTest {
+ protected:
+  // An IP frame of `protocol`; `type`: the first byte of its payload.
+  std::vector<std::byte> IpFrame(bool is_ipv6, uint8_t protocol, uint8_t type) {
+    std::vector<std::byte> frame(100);
+    const uint16_t ether_type = is_ipv6 ? roce::kEtherTypeIpv6 : roce::kEtherTypeIpv4;
+    roce::EthernetHeader{b_.device().mac(), a_.device().mac(), ether_type}.Store(frame.data());
+    std::byte* ip = &frame[roce::EthernetHeader::kBytes];
+    ip[0] = std::byte{is_ipv6 ? uint8_t{0x60} : uint8_t{0x45}};
+    ip[is_ipv6 ? 6 : 9] = std::byte{protocol};
+    ip[is_ipv6 ? 40 : 20] = std::byte{type};
+    return frame;
+  }
+  std::vector<std::byte> Arp() { return Frame(b_.device().mac(), a_.device().mac(), 100); }
+  std::vector<std::byte> Solicitation() { return IpFrame(true, 58, 135); }
+  std::vector<std::byte> Ping(bool is_ipv6) {
+    return is_ipv6 ? IpFrame(true, 58, 128) : IpFrame(false, 1, 8);
+  }
+  // A datagram to QP 1.
+  std::vector<std::byte> Mad() {
+    roce::TxPacket packet{};
+    packet.opcode = roce::Opcode::kUdSendOnly;
+    packet.dest_qpn = roce::kGsiQpn;
+    packet.payload_length = 256;
+    packet.ext.deth = {0x80010000, roce::kGsiQpn};
+    const std::vector<std::byte> payload(256);
+    std::vector<std::byte> frame(roce::kMaxFrameBytes);
+    const roce::FrameTemplate path(PathTo(a_, b_));
+    frame.resize(roce::EncodeFrame(path, packet, payload.data(), 0, frame.data()));
+    return frame;
+  }
+  static std::vector<std::byte> Tagged(std::vector<std::byte> frame) {
+    const std::byte tag[] = {std::byte{0x81}, std::byte{0}, std::byte{0}, std::byte{7}};
+    frame.insert(frame.begin() + 12, std::begin(tag), std::end(tag));
+    return frame;
+  }
+  // Sends `frame` until the queue of its kind is full.
+  void Flood(const std::vector<std::byte>& frame) {
+    const uint64_t before = b_.device().Snapshot().rx_slow_path_dropped;
+    for (int i = 0; i < 20'000 && b_.device().Snapshot().rx_slow_path_dropped == before; ++i) {
+      if (!a_.device().SendRaw(frame).ok()) usleep(100);
+    }
+    ASSERT_GT(b_.device().Snapshot().rx_slow_path_dropped, before);
+  }
+  void ExpectArrival(const std::vector<std::byte>& frame, SlowPathKind kind) {
+    while (!a_.device().SendRaw(frame).ok()) usleep(100);
+    std::vector<std::byte> received;
+    ASSERT_TRUE(Arrives(b_, received, 2000, kind));
+    EXPECT_EQ(received, frame);
+  }
+};
+
+TEST_F(SlowPathTest, MadsDisplaceNoOtherFrames) {
+  Flood(Mad());
+  ExpectArrival(Arp(), SlowPathKind::kNeighbours);
+  ExpectArrival(Solicitation(), SlowPathKind::kNeighbours);
+  ExpectArrival(Ping(false), SlowPathKind::kOthers);
+  const auto snapshot = b_.device().Snapshot();
+  EXPECT_EQ(snapshot.rx_mad_dropped, snapshot.rx_slow_path_dropped);
+  EXPECT_EQ(snapshot.rx_neighbour_dropped, 0u);
+}
+
+TEST_F(SlowPathTest, NeighbourFramesDisplaceNoMads) {
+  Flood(Solicitation());
+  ExpectArrival(Mad(), SlowPathKind::kMads);
+  const auto snapshot = b_.device().Snapshot();
+  EXPECT_EQ(snapshot.rx_neighbour_dropped, snapshot.rx_slow_path_dropped);
+  EXPECT_EQ(snapshot.rx_mad_dropped, 0u);
+}
+
+TEST_F(SlowPathTest, PingsAndForeignProtocolsDisplaceNoNeighbourFrames) {
+  for (const auto& frame : {Ping(false), Ping(true), IpFrame(true, 6, 135), Tagged(Ping(true))}) {
+    Flood(frame);
+    ExpectArrival(Arp(), SlowPathKind::kNeighbours);
+    ExpectArrival(Tagged(Arp()), SlowPathKind::kNeighbours);
+    ExpectArrival(Tagged(Solicitation()), SlowPathKind::kNeighbours);
+    ExpectArrival(IpFrame(true, 58, 136), SlowPathKind::kNeighbours);
+    ExpectArrival(Mad(), SlowPathKind::kMads);
+  }
+  EXPECT_EQ(b_.device().Snapshot().rx_neighbour_dropped, 0u);
 }
 
 // A multicast packet is accepted only with a correct ICRC, as a packet of a queue pair is.
