@@ -93,12 +93,39 @@ void Neighbours::Forget(const roce::NetAddress& address) {
     answers_.push_back({waiter.number, absl::OkStatus(), addresses_.mac()});
   }
   waiters_ -= it->second.waiters.size();
+  SetDue(address, it->second, roce::kNever);
   entries_.erase(it);
+}
+
+void Neighbours::SetDue(const roce::NetAddress& address, Entry& entry, TimeNs due) {
+  if (entry.due == due) return;
+  if (due != roce::kNever) timers_.emplace(due, address);
+  if (entry.due != roce::kNever) timers_.erase({entry.due, address});
+  entry.due = due;
+}
+
+void Neighbours::Schedule(const roce::NetAddress& address, Entry& entry) {
+  if (entry.mac) return SetDue(address, entry, roce::kNever);
+  TimeNs due = entry.next_try;
+  if (!entry.waiters.empty()) due = std::min(due, entry.waiters.front().deadline);
+  SetDue(address, entry, due);
+}
+
+template <class Matches>
+void Neighbours::EraseIf(Matches&& matches) {
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    if (!matches(it->second)) {
+      ++it;
+      continue;
+    }
+    SetDue(it->first, it->second, roce::kNever);
+    it = entries_.erase(it);
+  }
 }
 
 void Neighbours::DropResolved() {
   ++changes_;
-  std::erase_if(entries_, [](const auto& item) { return item.second.mac.has_value(); });
+  EraseIf([](const Entry& entry) { return entry.mac.has_value(); });
 }
 
 bool Neighbours::CanBeSender(const roce::Mac& mac) const {
@@ -247,6 +274,7 @@ void Neighbours::Learn(TimeNs now, const roce::NetAddress& address, const roce::
   }
   waiters_ -= entry.waiters.size();
   entry.waiters.clear();
+  Schedule(address, entry);
 }
 
 std::optional<roce::Mac> Neighbours::Find(TimeNs now, const roce::NetAddress& next_hop) const {
@@ -269,8 +297,6 @@ std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source
   }
   Entry& entry = it != entries_.end() ? it->second : entries_[next_hop];
   const bool asked_just_now = !entry.mac && entry.tries > 0 && now - entry.asked < kFirstRetryNs;
-  entry.waiters.push_back({waiter, now + kPatienceNs});
-  ++waiters_;
   entry.mac.reset();
   entry.source = source;
   entry.tries = 0;
@@ -280,6 +306,9 @@ std::optional<roce::Mac> Neighbours::Resolve(TimeNs now, const roce::Gid& source
   } else {
     Ask(now, next_hop, entry, send);
   }
+  Schedule(next_hop, entry);  // the new waiter's deadline is later
+  entry.waiters.push_back({waiter, now + kPatienceNs});
+  ++waiters_;
   return std::nullopt;
 }
 
@@ -287,6 +316,7 @@ void Neighbours::Cancel(const roce::NetAddress& next_hop, uint64_t waiter) {
   if (const auto it = entries_.find(next_hop); it != entries_.end()) {
     waiters_ -= std::erase_if(it->second.waiters,
                               [&](const Waiter& each) { return each.number == waiter; });
+    Schedule(next_hop, it->second);
   }
   std::erase_if(answers_, [&](const Answer& answer) { return answer.waiter == waiter; });
 }
@@ -304,36 +334,25 @@ void Neighbours::FailLate(TimeNs now, Entry& entry) {
 // Keeps an entry without waiters until its next retransmission is due: this bounds the rate of
 // requests that repeated Resolve() and Cancel() calls can cause.
 void Neighbours::HandleTimeout(TimeNs now, Send send) {
-  for (auto it = entries_.begin(); it != entries_.end();) {
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const auto it = entries_.find(timers_.begin()->second);
     Entry& entry = it->second;
-    if (!entry.mac) FailLate(now, entry);
-    if (entry.mac || entry.next_try > now) {
-      ++it;
-    } else if (entry.waiters.empty()) {
-      it = entries_.erase(it);
-    } else {
-      Ask(now, it->first, entry, send);
-      ++it;
+    FailLate(now, entry);
+    if (entry.next_try <= now && entry.waiters.empty()) {
+      SetDue(it->first, entry, roce::kNever);
+      entries_.erase(it);
+      continue;
     }
+    if (entry.next_try <= now) Ask(now, it->first, entry, send);
+    Schedule(it->first, entry);
   }
-}
-
-TimeNs Neighbours::NextTimeout() const {
-  TimeNs next = roce::kNever;
-  for (const auto& [gid, entry] : entries_) {
-    if (entry.mac) continue;
-    next = std::min(next, entry.next_try);
-    if (!entry.waiters.empty()) next = std::min(next, entry.waiters.front().deadline);
-  }
-  return next;
 }
 
 // Evicts expired entries and unresolved entries without waiters, else the least recently confirmed
 // entry. False: every entry is unresolved and has waiters.
 bool Neighbours::MakeRoom(TimeNs now) {
   if (entries_.size() < kMaxEntries) return true;
-  std::erase_if(entries_, [&](const auto& item) {
-    const Entry& entry = item.second;
+  EraseIf([&](const Entry& entry) {
     return entry.mac ? now - entry.confirmed >= kLifetimeNs : entry.waiters.empty();
   });
   if (entries_.size() < kMaxEntries) return true;

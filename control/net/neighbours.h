@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -47,13 +48,14 @@ class Neighbours {
     roce::TimeNs deadline;
   };
   struct Entry {
-    std::optional<roce::Mac> mac;  // absent: being resolved
-    roce::TimeNs confirmed = 0;    // with a MAC
-    roce::TimeNs asked = 0;        // without a MAC: time of the last request
-    roce::TimeNs next_try = 0;     // without a MAC: time of the next request
-    uint32_t tries = 0;            // requests since the last waiter was added
-    roce::Gid source;              // sender address of the requests
-    std::vector<Waiter> waiters;   // in order of arrival
+    std::optional<roce::Mac> mac;     // absent: being resolved
+    roce::TimeNs confirmed = 0;       // with a MAC
+    roce::TimeNs asked = 0;           // without a MAC: time of the last request
+    roce::TimeNs next_try = 0;        // without a MAC: time of the next request
+    roce::TimeNs due = roce::kNever;  // in timers_
+    uint32_t tries = 0;               // requests since the last waiter was added
+    roce::Gid source;                 // sender address of the requests
+    std::vector<Waiter> waiters;      // in order of arrival
   };
 
   // `addresses` outlives this object.
@@ -87,7 +89,9 @@ class Neighbours {
 
   void HandleTimeout(roce::TimeNs now, Send send);
   // Absolute; kNever: nothing is being resolved.
-  roce::TimeNs NextTimeout() const;
+  roce::TimeNs NextTimeout() const {
+    return timers_.empty() ? roce::kNever : timers_.begin()->first;
+  }
 
   // The last adapter that claimed one of our addresses.
   struct Conflict {
@@ -118,6 +122,12 @@ class Neighbours {
   void AnswerSolicitation(const NdMessage& message, const LinkHeader& link, Send send) const;
   void Ask(roce::TimeNs now, const roce::NetAddress& target, Entry& entry, Send send) const;
   void FailLate(roce::TimeNs now, Entry& entry);
+  void SetDue(const roce::NetAddress& address, Entry& entry, roce::TimeNs due);
+  // After a change of the entry's MAC, waiters or next request.
+  void Schedule(const roce::NetAddress& address, Entry& entry);
+  // Erases the entries for which matches(entry) is true.
+  template <class Matches>
+  void EraseIf(Matches&& matches);
   // `create`: adds an unknown peer, because it has solicited us and will need our answers.
   void Learn(roce::TimeNs now, const roce::NetAddress& address, const roce::Mac& mac, bool create);
   bool MakeRoom(roce::TimeNs now);
@@ -126,6 +136,7 @@ class Neighbours {
 
   const AddressTable& addresses_;
   std::map<roce::NetAddress, Entry> entries_;
+  std::set<std::pair<roce::TimeNs, roce::NetAddress>> timers_;  // of entries without a MAC
   size_t waiters_ = 0;
   std::vector<Answer> answers_;
   uint64_t changes_ = 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 
 #include "roce/headers.h"
@@ -133,6 +134,25 @@ TEST_P(NeighboursTest, WaitersThatComeAndGoMakeNoFloodOfQuestions) {
   a_.Timeout(a_.neighbours.NextTimeout());
   EXPECT_TRUE(a_.neighbours.entries().empty());
   EXPECT_TRUE(a_.Take().empty());
+}
+
+// The control thread asks for the next timeout in each iteration of its loop.
+TEST_P(NeighboursTest, ManyAbsentPeersDoNotSlowTheLoop) {
+  constexpr uint32_t kPeers = 2000;
+  constexpr int kIterations = 1'000'000;
+  for (uint32_t i = 0; i < kPeers; ++i) {
+    const std::string peer =
+        GetParam() ? "fd00::1:" + std::to_string(i + 1) : "10.0.0." + std::to_string(i % 250 + 3);
+    a_.Resolve(i, MineA(), peer.c_str(), i + 1);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  roce::TimeNs next = 0;
+  for (int i = 0; i < kIterations; ++i) next = std::min(roce::kNever, a_.neighbours.NextTimeout());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_EQ(next, Neighbours::kFirstRetryNs);
+  while (a_.neighbours.NextTimeout() != roce::kNever) a_.Timeout(a_.neighbours.NextTimeout());
+  EXPECT_EQ(a_.neighbours.TakeAnswers().size(), kPeers);
+  EXPECT_TRUE(a_.neighbours.entries().empty());
 }
 
 TEST_P(NeighboursTest, CancelledWaitersAreNotCalled) {
