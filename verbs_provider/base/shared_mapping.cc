@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -27,6 +28,19 @@ int SharedMapping::Map(int fd, uint64_t bytes) {
   }
   data = static_cast<std::byte*>(address);
   size = bytes;
+  return 0;
+}
+
+int SharedMapping::CheckRoom(int fd, uint64_t bytes) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return errno;
+  close(copy);
+  // Counts to RLIMIT_AS, RLIMIT_MEMLOCK and vm.max_map_count as the mapping will, but takes no
+  // pages.
+  void* address =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return errno;
+  munmap(address, bytes);
   return 0;
 }
 

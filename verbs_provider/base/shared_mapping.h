@@ -15,6 +15,9 @@ struct SharedMapping {
   /// Maps `bytes` bytes of `fd`, which the caller still owns. 0 or an errno: EPROTO if the file is
   /// smaller or is not sealed against shrinking, so that access could raise SIGBUS later.
   int Map(int fd, uint64_t bytes);
+  /// Whether this process can get one more descriptor and map `bytes` bytes now: 0 or an errno. For
+  /// requests that the daemon cannot take back. `fd`: any open descriptor.
+  static int CheckRoom(int fd, uint64_t bytes);
   void Unmap();
   /// The `count` objects at `offset`; null if they are misaligned or not inside the mapping.
   template <class T>

@@ -1,6 +1,8 @@
 // Writes work requests into free slots of a shared receive queue.
 #include "verbs_provider/rings/shared_recv_queue.h"
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 
@@ -21,10 +23,7 @@ int SharedRecvQueue::Use(const SharedMapping& memory, const roci_abi_srq_layout&
       layout.stride < sizeof(roci_abi_recv_wqe) + uint64_t{layout.max_sge} * sizeof(roci_abi_sge)) {
     return EPROTO;
   }
-  auto* grown =
-      static_cast<uint32_t*>(realloc(free_slots, size_t{layout.max_wr} * sizeof(*free_slots)));
-  if (grown == nullptr) return ENOMEM;
-  free_slots = grown;
+  if (Reserve(layout.max_wr) != 0) return ENOMEM;
   for (uint32_t slot = layout.max_wr; slot != slot_count; --slot) {
     free_slots[free_count++] = slot - 1;
   }
@@ -36,6 +35,19 @@ int SharedRecvQueue::Use(const SharedMapping& memory, const roci_abi_srq_layout&
   max_sge = layout.max_sge;
   slot_count = layout.max_wr;
   return 0;
+}
+
+int SharedRecvQueue::Reserve(uint32_t count) {
+  const size_t bytes = size_t{std::max(count, slot_count)} * sizeof(*free_slots);
+  auto* resized = static_cast<uint32_t*>(realloc(free_slots, bytes));
+  if (resized == nullptr) return ENOMEM;
+  free_slots = resized;
+  return 0;
+}
+
+uint64_t SharedRecvQueue::BytesFor(uint32_t count) const {
+  const uint64_t ring_bytes = std::bit_ceil(uint64_t{count}) * sizeof(uint32_t);
+  return sizeof(roci_abi_srq) + ring_bytes + ROCI_ABI_CACHE_LINE + uint64_t{count} * stride;
 }
 
 void SharedRecvQueue::Release(uint32_t slot) {

@@ -33,6 +33,11 @@ struct SharedRecvQueue {
   /// Uses memory that the daemon has laid out: empty at creation, or a copy of the old memory after
   /// growth. 0, or ENOMEM or EPROTO with nothing changed.
   int Use(const SharedMapping& memory, const roci_abi_srq_layout& layout);
+  /// Makes room for `count` free slots, or as many as there are now if that is more. Afterwards
+  /// Use() of as many allocates nothing. 0 or ENOMEM.
+  int Reserve(uint32_t count);
+  /// Bytes of memory that a queue with `count` slots of this size takes, at most.
+  uint64_t BytesFor(uint32_t count) const;
   /// Frees the slot of a completed entry. Takes the lock.
   void Release(uint32_t slot);
   void FreeMemory();

@@ -1,4 +1,5 @@
 // Completion queues: creation, resizing, destruction, notification. Polling is in poll.cc.
+#include <bit>
 #include <utility>
 
 #include "verbs_provider/session/channel.h"
@@ -132,6 +133,17 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   return &cq->vcq.cq_ex;
 }
 
+namespace {
+
+// Whether a ring for `entries` can be mapped here: 0 or an errno.
+int CheckRoomForRing(const Cq* cq, uint32_t entries) {
+  const uint64_t capacity = std::bit_ceil(uint64_t{entries});
+  return SharedMapping::CheckRoom(cq->session->wake_fd,
+                                  sizeof(roci_abi_cq) + capacity * sizeof(roci_abi_cqe));
+}
+
+}  // namespace
+
 int ResizeCq(ibv_cq* ibcq, int entries) {
   Cq* cq = ToCq(ibcq);
   if (entries < 1) return EINVAL;
@@ -141,19 +153,23 @@ int ResizeCq(ibv_cq* ibcq, int entries) {
   ReceivedFds fds;
   request.handle = ibcq->handle;
   request.entries = static_cast<uint32_t>(entries);
+  // The daemon cannot take the change back.
+  const int lack = CheckRoomForRing(cq, request.entries);
+  if (lack != 0) return lack;
   // Polls wait for the lock until the entries are in the new ring.
   const SpinGuard guard(cq->lock);
   const SpinGuard arm_guard(cq->arm_lock);
   request.consumer = cq->ring.consumer;
   int error = cq->session->client.Call(ROCI_ABI_RESIZE_CQ, &request, &response, nullptr, &fds);
-  if (error != 0 && response.head.error != 0) return error;
+  if (error != 0 && response.memory_size == 0) return error;
   SharedMapping old = cq->memory;
   if (error == 0) {
     error = MapRing(fds.at(0), {response.memory_size, response.capacity, response.entries_offset},
                     &cq->memory, &cq->ring);
   }
   if (error != 0) {
-    // The daemon uses the new ring, which this process cannot map: the session has to end.
+    // The daemon uses the new ring, which this process cannot map: the session has to end. Another
+    // thread has taken the descriptor or the address space that was free before.
     cq->session->client.MarkDead();
     return error;
   }

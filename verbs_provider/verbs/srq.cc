@@ -126,8 +126,16 @@ void InitBase(Srq* srq, const ibv_srq_init_attr_ex& attr) {
   pthread_cond_init(&base.cond, nullptr);
 }
 
+// Whether the queue can grow to `max_wr` here: 0 or an errno. The daemon cannot take a growth back.
+int PrepareGrowth(Srq* srq, uint32_t max_wr) {
+  if (max_wr <= srq->queue.slot_count) return 0;
+  const int lack = SharedMapping::CheckRoom(srq->session->wake_fd, srq->queue.BytesFor(max_wr));
+  return lack != 0 ? lack : srq->queue.Reserve(max_wr);
+}
+
 // Switches to the memory of a queue that has grown, which the daemon uses already. Ends the session
-// on failure. Called with the queue's lock held.
+// on failure: another thread has taken the descriptor or the address space that PrepareGrowth has
+// found. Called with the queue's lock held.
 int SwitchToGrown(Srq* srq, const roci_abi_srq_layout& layout, int fd) {
   SharedMapping grown;
   int error = grown.Map(fd, layout.memory_size);
@@ -213,8 +221,13 @@ int ModifySrq(ibv_srq* ibsrq, ibv_srq_attr* attr, int mask) {
   // Posts wait for the lock.
   const SpinGuard guard(srq->queue.lock);
   if (resizes && attr->max_wr < srq->queue.outstanding()) return EINVAL;
-  int error = srq->session->client.Call(ROCI_ABI_MODIFY_SRQ, &request, &response, nullptr, &fds);
-  if (error != 0 && error != EMFILE) return error;
+  int error = resizes ? PrepareGrowth(srq, attr->max_wr) : 0;
+  if (error != 0) return error;
+  error = srq->session->client.Call(ROCI_ABI_MODIFY_SRQ, &request, &response, nullptr, &fds);
+  if (error != 0 && response.layout.memory_size == 0) {
+    srq->queue.Reserve(0);
+    return error;
+  }
   if (response.layout.memory_size != 0) error = SwitchToGrown(srq, response.layout, fds.at(0));
   if (error != 0) return error;
   if (resizes) srq->queue.limit = attr->max_wr;

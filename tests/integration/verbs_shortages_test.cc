@@ -1,0 +1,165 @@
+// Programs that lack descriptors or address space: a call fails with the reason, and the context
+// stays as it was. Each test is a child with devices of its own, because limits are of a process.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <vector>
+
+#include "tests/integration/verbs_endpoint.h"
+
+namespace roci::testing {
+namespace {
+
+// Runs `work` in a child, which must succeed in time.
+void InChild(const std::function<void()>& work) {
+  fflush(nullptr);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(kPatience_ms / 1000);
+    work();
+    fflush(nullptr);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+}
+
+// Sets the soft limit of a resource for its lifetime.
+class Limit {
+ public:
+  Limit(__rlimit_resource resource, rlim_t value) : resource_(resource) {
+    EXPECT_EQ(getrlimit(resource_, &before_), 0);
+    const rlimit limit = {value, before_.rlim_max};
+    EXPECT_EQ(setrlimit(resource_, &limit), 0) << strerror(errno);
+  }
+  ~Limit() { setrlimit(resource_, &before_); }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+
+ private:
+  __rlimit_resource resource_;
+  rlimit before_ = {};
+};
+
+// While it exists, this process gets no new descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() : limit_(RLIMIT_NOFILE, 256) {
+    int fd;
+    while ((fd = dup(STDERR_FILENO)) >= 0) fds_.push_back(fd);
+    EXPECT_EQ(errno, EMFILE);
+  }
+  ~NoDescriptors() {
+    for (const int fd : fds_) close(fd);
+  }
+
+ private:
+  Limit limit_;
+  std::vector<int> fds_;
+};
+
+constexpr size_t kSpareBytes = 1 << 20;
+
+// While it exists, this process gets at most kSpareBytes of address space.
+class NoAddressSpace {
+ public:
+  NoAddressSpace() : limit_(RLIMIT_AS, Used() + kSpareBytes) {}
+
+ private:
+  static rlim_t Used() {
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    EXPECT_NE(pages, 0u);
+    return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  }
+  Limit limit_;
+};
+
+void ExpectWrite(Pair& pair, uint32_t seed) {
+  Buffer from(pair.near_device, 4096, seed);
+  Buffer to(pair.far_device, 4096, seed + 1);
+  ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, from.Sge(0, from.size()), IBV_SEND_SIGNALED,
+                               to.address(), to.rkey()),
+            0);
+  pair.near.ExpectSuccess();
+  EXPECT_EQ(memcmp(from.data(), to.data(), from.size()), 0);
+}
+
+TEST(VerbsShortages, CompletionQueueKeepsItsSizeAndItsEntries) {
+  InChild([] {
+    constexpr int kLarge = 1 << 16;
+    Pair pair;
+    Buffer from(pair.near_device, 64, 1);
+    Buffer to(pair.far_device, 64, 2);
+    const int before = pair.near.cq->cqe;
+    ASSERT_LT(before, kLarge);
+    ASSERT_EQ(pair.near.PostSend(IBV_WR_RDMA_WRITE, from.Sge(0, 64), IBV_SEND_SIGNALED,
+                                 to.address(), to.rkey(), 7),
+              0);
+    {
+      const NoDescriptors none;
+      EXPECT_EQ(ibv_resize_cq(pair.near.cq, kLarge), EMFILE);
+    }
+    {
+      const NoAddressSpace none;
+      EXPECT_EQ(ibv_resize_cq(pair.near.cq, kLarge), ENOMEM);
+    }
+    EXPECT_EQ(pair.near.cq->cqe, before);
+    pair.near.ExpectSuccess(7);
+    ExpectWrite(pair, 3);
+    EXPECT_EQ(ibv_resize_cq(pair.near.cq, kLarge), 0);
+    EXPECT_GE(pair.near.cq->cqe, kLarge);
+    ExpectWrite(pair, 5);
+  });
+}
+
+TEST(VerbsShortages, SharedReceiveQueueKeepsItsSizeAndItsEntries) {
+  InChild([] {
+    constexpr uint32_t kLarge = 16384;
+    ibv_srq_init_attr init = {};
+    init.attr.max_wr = 4;
+    init.attr.max_sge = 16;
+    ibv_srq* srq = ibv_create_srq(DeviceZero().pd, &init);
+    ASSERT_NE(srq, nullptr) << strerror(errno);
+    Buffer target(DeviceZero(), 4096, 1);
+    ibv_sge sge = target.Sge(0, 64);
+    ibv_recv_wr wr = {};
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_srq_recv(srq, &wr, &bad), 0);
+    ibv_srq_attr attr = {};
+    attr.max_wr = kLarge;
+    {
+      const NoDescriptors none;
+      EXPECT_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EMFILE);
+    }
+    {
+      const NoAddressSpace none;
+      EXPECT_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR), ENOMEM);
+    }
+    ibv_srq_attr now = {};
+    EXPECT_EQ(ibv_query_srq(srq, &now), 0);
+    EXPECT_EQ(now.max_wr, init.attr.max_wr);
+    for (uint32_t i = 1; i < init.attr.max_wr; ++i) {
+      EXPECT_EQ(ibv_post_srq_recv(srq, &wr, &bad), 0) << i;
+    }
+    EXPECT_EQ(ibv_post_srq_recv(srq, &wr, &bad), ENOMEM);
+    EXPECT_EQ(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR), 0);
+    EXPECT_EQ(ibv_post_srq_recv(srq, &wr, &bad), 0);
+    Pair pair;
+    ExpectWrite(pair, 3);
+    EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  });
+}
+
+}  // namespace
+}  // namespace roci::testing
