@@ -1,9 +1,13 @@
 // Programs that lack descriptors or address space: a call fails with the reason, and the context
-// stays as it was. Each test is a child with devices of its own, because limits are of a process.
+// stays as it was. Programs that close the plugin's descriptors: files that get their numbers stay
+// untouched. Each test is a child with devices of its own.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -158,6 +162,92 @@ TEST(VerbsShortages, SharedReceiveQueueKeepsItsSizeAndItsEntries) {
     Pair pair;
     ExpectWrite(pair, 3);
     EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  });
+}
+
+// Closes all descriptors from 3 on, as a program that becomes a server does, and opens sockets
+// under their numbers. Each socket has one unread message.
+class Strangers {
+ public:
+  Strangers() {
+    const int free_number = dup(STDERR_FILENO);
+    closefrom(3);
+    int ends[2] = {-1, -1};
+    while (ends[1] <= free_number + 16) {
+      EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+      for (const int fd : ends) {
+        EXPECT_EQ(send(fd, &kMessage, sizeof(kMessage), 0), ssize_t{sizeof(kMessage)});
+        fds_.push_back(fd);
+      }
+    }
+  }
+  // Each socket still has its message, and no other.
+  void ExpectUntouched() const {
+    for (const int fd : fds_) {
+      char bytes[4096];
+      EXPECT_EQ(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), ssize_t{sizeof(kMessage)}) << fd;
+      EXPECT_EQ(bytes[0], kMessage) << fd;
+      EXPECT_EQ(recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT), -1) << fd;
+      EXPECT_EQ(errno, EAGAIN) << fd;
+    }
+  }
+  void ExpectOpen(const std::vector<int>& except) const {
+    for (const int fd : fds_) {
+      const bool excepted = std::find(except.begin(), except.end(), fd) != except.end();
+      EXPECT_TRUE(excepted || fcntl(fd, F_GETFD) >= 0) << fd;
+    }
+  }
+
+ private:
+  static constexpr char kMessage = 'm';
+  std::vector<int> fds_;
+};
+
+// (Objects stay: the child ends without destructors.)
+TEST(VerbsClosedDescriptors, CallsTouchNoFileThatHasTheirNumbers) {
+  InChild([] {
+    Pair& pair = *new Pair;
+    const Strangers strangers;
+    ibv_port_attr port = {};
+    EXPECT_EQ(ibv_query_port(pair.near_device.context, 1, &port), EIO);
+    ibv_wc wc;
+    EXPECT_EQ(ibv_poll_cq(pair.near.cq, 1, &wc), -EIO);
+    strangers.ExpectUntouched();
+  });
+}
+
+TEST(VerbsClosedDescriptors, PollingEndsInAnError) {
+  InChild([] {
+    Pair& pair = *new Pair;
+    const Strangers strangers;
+    ibv_wc wc;
+    int polled;
+    do {  // in time: alarm(2)
+      polled = ibv_poll_cq(pair.near.cq, 1, &wc);
+    } while (polled == 0);
+    EXPECT_EQ(polled, -EIO);
+    strangers.ExpectUntouched();
+  });
+}
+
+TEST(VerbsClosedDescriptors, PostingToADaemonThatSleepsWritesToNoOtherFile) {
+  InChild([] {
+    Pair& pair = *new Pair;
+    Buffer& from = *new Buffer(pair.near_device, 64, 1);
+    usleep(300'000);  // the daemon sleeps
+    const Strangers strangers;
+    EXPECT_EQ(pair.near.PostSend(IBV_WR_SEND, from.Sge(0, 64)), 0);
+    strangers.ExpectUntouched();
+  });
+}
+
+TEST(VerbsClosedDescriptors, ClosingTheDeviceClosesNoOtherFile) {
+  InChild([] {
+    ibv_context* context = DeviceZero().context;
+    const Strangers strangers;
+    const std::vector<int> closed_by_libibverbs = {context->cmd_fd, context->async_fd};
+    EXPECT_EQ(ibv_close_device(context), 0);
+    strangers.ExpectOpen(closed_by_libibverbs);
   });
 }
 

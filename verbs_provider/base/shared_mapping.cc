@@ -32,9 +32,11 @@ int SharedMapping::Map(int fd, uint64_t bytes) {
 }
 
 int SharedMapping::CheckRoom(int fd, uint64_t bytes) {
-  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return errno;
-  close(copy);
+  if (fd >= 0) {
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) return errno;
+    close(copy);
+  }
   // Counts to RLIMIT_AS, RLIMIT_MEMLOCK and vm.max_map_count as the mapping will, but takes no
   // pages.
   void* address =

@@ -16,7 +16,7 @@ struct SharedMapping {
   /// smaller or is not sealed against shrinking, so that access could raise SIGBUS later.
   int Map(int fd, uint64_t bytes);
   /// Whether this process can get one more descriptor and map `bytes` bytes now: 0 or an errno. For
-  /// requests that the daemon cannot take back. `fd`: any open descriptor.
+  /// requests that the daemon cannot take back. `fd`: an open descriptor; -1: tries only to map.
   static int CheckRoom(int fd, uint64_t bytes);
   void Unmap();
   /// The `count` objects at `offset`; null if they are misaligned or not inside the mapping.

@@ -10,6 +10,8 @@
 
 #include "verbs_provider/abi/fence.h"
 #include "verbs_provider/abi/rings.h"
+#include "verbs_provider/base/held_file.h"
+#include "verbs_provider/base/keep_errno.h"
 
 namespace roci::provider {
 
@@ -17,7 +19,8 @@ namespace roci::provider {
 class Doorbells {
  public:
   Doorbells() = default;
-  Doorbells(roci_abi_doorbells* page, int wake_fd) : page_(page), wake_fd_(wake_fd) {}
+  /// `wake`: the daemon's eventfd; outlives the copies of this object.
+  Doorbells(roci_abi_doorbells* page, const HeldFile* wake) : page_(page), wake_(wake) {}
 
   /// `handle` < ROCI_ABI_MAX_QP_HANDLES. The caller has stored the new producer index, followed by
   /// a full fence. A bit that is set already needs no write: the daemon will clear it and then read
@@ -65,14 +68,24 @@ class Doorbells {
         sleeping.exchange(0, std::memory_order_seq_cst) == 0) {
       return;
     }
+    WriteTo(*wake_);
+  }
+
+  // Writes nothing if the program has closed the eventfd: its number may be another file's. (All
+  // eventfds have one inode, so another eventfd is not told apart.) Apart from Wake, which is
+  // inlined.
+  [[gnu::cold, gnu::noinline]] static void WriteTo(const HeldFile& wake) {
+    const KeepErrno keep_errno;
+    const int fd = wake.fd();
+    if (fd < 0) return;
     const uint64_t one = 1;
     // Fails only if the counter is full, and then the daemon wakes anyway. Not write(2), which is a
     // cancellation point: the thread may hold a queue's lock.
-    syscall(SYS_write, wake_fd_, &one, sizeof(one));
+    syscall(SYS_write, fd, &one, sizeof(one));
   }
 
   roci_abi_doorbells* page_ = nullptr;
-  int wake_fd_ = -1;
+  const HeldFile* wake_ = nullptr;
 };
 
 /// Publishes the entries before `producer` to the daemon.

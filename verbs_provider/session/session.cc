@@ -115,10 +115,12 @@ int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, R
   }
   const int map_error = session->doorbell_memory.Map(fds->at(0), response.doorbell_size);
   if (map_error != 0) return map_error;
-  session->wake_fd = fds->Take(1);
-  session->async_fd = fds->Take(2);
+  session->wake_file.Hold(fds->Take(1));
+  session->async_file.Hold(fds->Take(2));
+  session->async_fd = session->async_file.fd();
   if (has_uffd) SetUserfaultfdDevice(fds->Take(3));
-  session->bells = Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), session->wake_fd);
+  session->bells =
+      Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), &session->wake_file);
   session->number = response.session;
   session->auto_inline = response.auto_inline;
   session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
@@ -221,8 +223,8 @@ int SayAttach(VerbsSession* session, int cmd_fd, char* device) {
 // descriptors are its own copies.
 void Dispose(VerbsSession* session) {
   if (session->state != nullptr && !session->inherited()) session->doorbell_memory.Unmap();
-  if (session->wake_fd >= 0) close(session->wake_fd);
-  if (session->async_fd >= 0) close(session->async_fd);
+  session->wake_file.Close();
+  session->async_file.Close();
   if (session->state != nullptr) {
     munmap(session->state, static_cast<size_t>(sysconf(_SC_PAGESIZE)));
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "verbs_provider/base/held_file.h"
 #include "verbs_provider/base/shared_mapping.h"
 #include "verbs_provider/memory/convert.h"
 #include "verbs_provider/memory/mr_keys.h"
@@ -64,8 +65,9 @@ struct VerbsSession {
   std::atomic<uint32_t>* state = nullptr;
   SharedMapping doorbell_memory;
   Doorbells bells;
-  int wake_fd = -1;
-  int async_fd = -1;    // each context has a duplicate
+  HeldFile wake_file;   // the daemon's eventfd
+  HeldFile async_file;  // each context has a duplicate
+  int async_fd = -1;    // the number of `async_file`
   uint32_t number = 0;  // as `roci show apps` prints it
   uint32_t auto_inline = 0;
   bool may_restart = false;      // send queues may skip indices

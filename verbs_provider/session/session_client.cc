@@ -91,6 +91,36 @@ bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* resul
   return *result >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
+bool Send(int socket, const roci_abi_request* request, size_t size, const FdsToSend* send) {
+  iovec part = {const_cast<roci_abi_request*>(request), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * FdsToSend::kCapacity)] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (send != nullptr && send->count > 0) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * send->count);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * send->count);
+    memcpy(CMSG_DATA(rights), send->fds, sizeof(int) * send->count);
+  }
+  ssize_t n;
+  do {
+    n = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(size);
+}
+
+// The error that the daemon sent before it closed the connection, or EIO.
+int Refusal(int socket) {
+  roci_abi_plain_response response;
+  const ssize_t n = recv(socket, &response, sizeof(response), MSG_DONTWAIT);
+  const bool refused = n > 0 && IsRefusal(response.head, static_cast<size_t>(n));
+  return refused ? response.head.error : EIO;
+}
+
 }  // namespace
 
 void ReceivedFds::Add(int fd) {
@@ -138,16 +168,13 @@ int SessionClient::Adopt(int fd, std::atomic<uint32_t>* state) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) peer_pid_ = peer.pid;
-  fd_ = fd;
+  socket_.Hold(fd);
   state_ = state;
   state_->store(kSessionAlive, std::memory_order_relaxed);
   return 0;
 }
 
-void SessionClient::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
+void SessionClient::Close() { socket_.Close(); }
 
 void SessionClient::DropInChild() { Close(); }
 
@@ -155,7 +182,7 @@ bool SessionClient::CheckPeer() {
   const KeepErrno keep_errno;
   if (!alive()) return false;
   char byte;
-  const ssize_t n = recv(fd_, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t n = recv(socket_.fd(), &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT);
   // A message is the answer to another thread's request.
   const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   if (gone) MarkDead();
@@ -164,57 +191,27 @@ bool SessionClient::CheckPeer() {
 
 // The daemon answers most requests within microseconds, which is less than a sleep takes. So the
 // caller first spins, then yields (to the daemon, if both share a processor), then sleeps.
-ssize_t SessionClient::Receive(msghdr* message) {
+ssize_t SessionClient::Receive(int socket, msghdr* message) {
   const msghdr fresh = *message;
   ssize_t n = -1;
   if (spins_.Allows()) {
     const uint64_t end = MonotonicNs() + kSpinNs;
     bool answered;
     do {
-      answered = TryReceive(fd_, fresh, message, &n);
+      answered = TryReceive(socket, fresh, message, &n);
     } while (!answered && MonotonicNs() < end);
     spins_.Note(answered);
     if (answered) return n;
   }
   for (int i = 0; i < kYieldsBeforeSleep; ++i) {
-    if (TryReceive(fd_, fresh, message, &n)) return n;
+    if (TryReceive(socket, fresh, message, &n)) return n;
     if (!TryYield()) break;
   }
   do {
     *message = fresh;
-    n = recvmsg(fd_, message, MSG_CMSG_CLOEXEC);
+    n = recvmsg(socket, message, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   return n;
-}
-
-bool SessionClient::Send(const roci_abi_request* request, size_t size, const FdsToSend* send) {
-  iovec part = {const_cast<roci_abi_request*>(request), size};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * FdsToSend::kCapacity)] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (send != nullptr && send->count > 0) {
-    message.msg_control = control;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * send->count);
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * send->count);
-    memcpy(CMSG_DATA(rights), send->fds, sizeof(int) * send->count);
-  }
-  ssize_t n;
-  do {
-    n = sendmsg(fd_, &message, MSG_NOSIGNAL);
-  } while (n < 0 && errno == EINTR);
-  return n == static_cast<ssize_t>(size);
-}
-
-// The error that the daemon sent before it closed the connection, or EIO.
-int SessionClient::Refusal() {
-  roci_abi_plain_response response;
-  const ssize_t n = recv(fd_, &response, sizeof(response), MSG_DONTWAIT);
-  const bool refused = n > 0 && IsRefusal(response.head, static_cast<size_t>(n));
-  return refused ? response.head.error : EIO;
 }
 
 // A malformed response ends the session with EIO: later messages cannot be trusted.
@@ -224,9 +221,14 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   roci_abi_response* response = buffer.response;
   request->size = static_cast<uint32_t>(request_size);
   request->serial = ++serial_;
-  if (!Send(request, request_size, send)) {
+  const int socket = socket_.fd();
+  if (socket < 0) {  // its number may be another file's by now
     MarkDead();
-    return Refusal();
+    return EIO;
+  }
+  if (!Send(socket, request, request_size, send)) {
+    MarkDead();
+    return Refusal(socket);
   }
   iovec part = {response, buffer.size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * ReceivedFds::kCapacity)];
@@ -235,10 +237,10 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t n = Receive(&message);
+  const ssize_t n = Receive(socket, &message);
   if (n < 0 && errno == ECONNRESET) {  // closed with the request unread: there may be a refusal
     MarkDead();
-    return Refusal();
+    return Refusal(socket);
   }
   if (n > 0) CollectFds(&message, received);
   // A response with an error may end after its head.

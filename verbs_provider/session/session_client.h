@@ -12,6 +12,7 @@
 
 #include "verbs_provider/abi/session.h"
 #include "verbs_provider/abi/spin_judge.h"
+#include "verbs_provider/base/held_file.h"
 
 namespace roci::provider {
 
@@ -51,8 +52,8 @@ enum SessionState : uint32_t {
 };
 
 /// Thread-safe after Connect. Blocks for at most kTimeoutSeconds per message, and raises no
-/// SIGPIPE. When the daemon has exited, has not answered in time or has broken the protocol,
-/// `state` becomes kSessionDead and every call returns EIO.
+/// SIGPIPE. When the daemon has exited, has not answered in time or has broken the protocol, or the
+/// program has closed the socket, `state` becomes kSessionDead and every call returns EIO.
 class SessionClient {
  public:
   static constexpr int kTimeoutSeconds = 30;
@@ -79,8 +80,8 @@ class SessionClient {
   void MarkDead() {
     if (alive()) state_->store(kSessionDead, std::memory_order_relaxed);
   }
-  /// Checks whether the daemon has closed the socket, and ends the session if it has. False if the
-  /// session has ended. One system call.
+  /// Checks whether the daemon or this program has closed the socket, and ends the session then.
+  /// False if the session has ended. Two system calls.
   bool CheckPeer();
   /// Closes a forked child's copy of the parent's socket.
   void DropInChild();
@@ -122,11 +123,9 @@ class SessionClient {
                const FdsToSend* send, ReceivedFds* received);
   int Exchange(roci_abi_request* request, size_t request_size, const ResponseBuffer& buffer,
                const FdsToSend* send, ReceivedFds* received);
-  int Refusal();
-  ssize_t Receive(msghdr* message);
-  bool Send(const roci_abi_request* request, size_t size, const FdsToSend* send);
+  ssize_t Receive(int socket, msghdr* message);
 
-  int fd_ = -1;
+  HeldFile socket_;
   int peer_pid_ = 0;
   uint32_t serial_ = 0;
   abi::SpinJudge spins_;

@@ -138,7 +138,7 @@ namespace {
 // Whether a ring for `entries` can be mapped here: 0 or an errno.
 int CheckRoomForRing(const Cq* cq, uint32_t entries) {
   const uint64_t capacity = std::bit_ceil(uint64_t{entries});
-  return SharedMapping::CheckRoom(cq->session->wake_fd,
+  return SharedMapping::CheckRoom(cq->session->wake_file.fd(),
                                   sizeof(roci_abi_cq) + capacity * sizeof(roci_abi_cqe));
 }
 

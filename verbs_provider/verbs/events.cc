@@ -104,7 +104,7 @@ uint32_t EventRemoval::RemoveAsyncEvents(const void* element, uint32_t sent) {
   const KeepErrno keep_errno;
   UnreadEvents<roci_abi_async_event> unread;
   Hold(session_);
-  ReceiveUnread(session_->async_fd, element, &unread);
+  ReceiveUnread(session_->async_file.fd(), element, &unread);
   Return(session_, unread);
   return sent - std::min(sent, unread.removed);
 }

@@ -129,7 +129,8 @@ void InitBase(Srq* srq, const ibv_srq_init_attr_ex& attr) {
 // Whether the queue can grow to `max_wr` here: 0 or an errno. The daemon cannot take a growth back.
 int PrepareGrowth(Srq* srq, uint32_t max_wr) {
   if (max_wr <= srq->queue.slot_count) return 0;
-  const int lack = SharedMapping::CheckRoom(srq->session->wake_fd, srq->queue.BytesFor(max_wr));
+  const int lack =
+      SharedMapping::CheckRoom(srq->session->wake_file.fd(), srq->queue.BytesFor(max_wr));
   return lack != 0 ? lack : srq->queue.Reserve(max_wr);
 }
 

@@ -33,14 +33,16 @@ class Lines {
 
 class FakeDoorbells {
  public:
-  FakeDoorbells() : memory_(sizeof(roci_abi_doorbells)), wake_fd_(eventfd(0, EFD_NONBLOCK)) {}
-  ~FakeDoorbells() { close(wake_fd_); }
+  FakeDoorbells() : memory_(sizeof(roci_abi_doorbells)) { wake_.Hold(eventfd(0, EFD_NONBLOCK)); }
+  ~FakeDoorbells() { wake_.Close(); }
+  FakeDoorbells(const FakeDoorbells&) = delete;
+  FakeDoorbells& operator=(const FakeDoorbells&) = delete;
   roci_abi_doorbells& page() { return *memory_.At<roci_abi_doorbells>(); }
-  Doorbells bells() { return Doorbells(&page(), wake_fd_); }
+  Doorbells bells() { return Doorbells(&page(), &wake_); }
   /// How often the daemon was woken since the last call.
   uint64_t TakeWakes() {
     uint64_t count = 0;
-    return read(wake_fd_, &count, sizeof(count)) == sizeof(count) ? count : 0;
+    return read(wake_.fd(), &count, sizeof(count)) == sizeof(count) ? count : 0;
   }
   /// Whether the bit of `handle` is set at all three levels.
   bool IsRung(uint32_t handle) {
@@ -52,7 +54,7 @@ class FakeDoorbells {
 
  private:
   Lines memory_;
-  int wake_fd_;
+  HeldFile wake_;
 };
 
 /// A send queue and the daemon's view of it.
