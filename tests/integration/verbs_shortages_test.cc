@@ -2,8 +2,11 @@
 // stays as it was. Programs that close the plugin's descriptors: files that get their numbers stay
 // untouched. Each test is a child with devices of its own.
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +165,69 @@ TEST(VerbsShortages, SharedReceiveQueueKeepsItsSizeAndItsEntries) {
     Pair pair;
     ExpectWrite(pair, 3);
     EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  });
+}
+
+// Descriptors of this user in flight, more than a process with a limit of kDescriptors may pass.
+class DescriptorsInFlight {
+ public:
+  static constexpr rlim_t kDescriptors = 64;
+
+  DescriptorsInFlight() {
+    constexpr int kCount = 2 * kDescriptors;
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends_), 0);
+    char byte = 0;
+    iovec part = {&byte, sizeof(byte)};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kCount)] = {};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * kCount);
+    memset(CMSG_DATA(rights), 0, sizeof(int) * kCount);  // descriptor 0
+    EXPECT_EQ(sendmsg(ends_[0], &message, 0), 1) << strerror(errno);
+  }
+  ~DescriptorsInFlight() {
+    for (const int fd : ends_) close(fd);
+  }
+  DescriptorsInFlight(const DescriptorsInFlight&) = delete;
+  DescriptorsInFlight& operator=(const DescriptorsInFlight&) = delete;
+
+ private:
+  int ends_[2];
+};
+
+// With its capabilities root may pass any number of descriptors.
+void DropCapabilities() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  ASSERT_EQ(syscall(SYS_capset, &header, none), 0) << strerror(errno);
+}
+
+TEST(VerbsShortages, RequestThatCannotBeSentFailsAlone) {
+  InChild([] {
+    constexpr size_t kBytes = 1 << 16;
+    Pair pair;
+    const int file = memfd_create("shared", MFD_CLOEXEC);  // its registration passes a descriptor
+    ASSERT_EQ(ftruncate(file, kBytes), 0);
+    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    DropCapabilities();
+    {
+      const Limit limit(RLIMIT_NOFILE, DescriptorsInFlight::kDescriptors);
+      const DescriptorsInFlight many;
+      errno = 0;
+      EXPECT_EQ(ibv_reg_mr(pair.near_device.pd, memory, kBytes, IBV_ACCESS_LOCAL_WRITE), nullptr);
+      EXPECT_EQ(errno, ETOOMANYREFS);
+    }
+    ExpectWrite(pair, 1);
+    ibv_mr* mr = ibv_reg_mr(pair.near_device.pd, memory, kBytes, IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_NE(mr, nullptr) << strerror(errno);
+    EXPECT_TRUE(mr == nullptr || ibv_dereg_mr(mr) == 0);
   });
 }
 

@@ -91,7 +91,12 @@ bool TryReceive(int socket, const msghdr& fresh, msghdr* message, ssize_t* resul
   return *result >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-bool Send(int socket, const roci_abi_request* request, size_t size, const FdsToSend* send) {
+// Whether sendmsg(2) failed for want of something in this process: nothing was sent, so the daemon
+// is as before. (ETOOMANYREFS: the user has more descriptors in flight than RLIMIT_NOFILE.)
+bool IsShortage(int error) { return error == ETOOMANYREFS || error == ENOBUFS || error == ENOMEM; }
+
+// 0 or an errno.
+int Send(int socket, const roci_abi_request* request, size_t size, const FdsToSend* send) {
   iovec part = {const_cast<roci_abi_request*>(request), size};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * FdsToSend::kCapacity)] = {};
   msghdr message = {};
@@ -110,7 +115,8 @@ bool Send(int socket, const roci_abi_request* request, size_t size, const FdsToS
   do {
     n = sendmsg(socket, &message, MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
-  return n == static_cast<ssize_t>(size);
+  if (n < 0) return errno;
+  return n == static_cast<ssize_t>(size) ? 0 : EIO;
 }
 
 // The error that the daemon sent before it closed the connection, or EIO.
@@ -226,7 +232,9 @@ int SessionClient::Exchange(roci_abi_request* request, size_t request_size,
     MarkDead();
     return EIO;
   }
-  if (!Send(socket, request, request_size, send)) {
+  const int send_error = Send(socket, request, request_size, send);
+  if (IsShortage(send_error)) return send_error;
+  if (send_error != 0) {
     MarkDead();
     return Refusal(socket);
   }

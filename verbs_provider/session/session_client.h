@@ -87,9 +87,10 @@ class SessionClient {
   void DropInChild();
 
   /// Fills in the head of `request`, sends it and waits for the response. 0 or a positive errno:
-  /// the daemon's error (if it refuses the connection, the session ends), EIO as above, or EMFILE
-  /// if this process could not receive the response's descriptors. After EMFILE `response` is
-  /// complete, so that the caller can destroy the object.
+  /// the daemon's error (if it refuses the connection, the session ends), EIO as above,
+  /// ETOOMANYREFS, ENOBUFS or ENOMEM if the request could not be sent (`response` is unchanged, the
+  /// session goes on), or EMFILE if this process could not receive the response's descriptors.
+  /// After EMFILE `response` is complete, so that the caller can destroy the object.
   template <class Request, class Response>
   int Call(uint32_t command, Request* request, Response* response, const FdsToSend* send = nullptr,
            ReceivedFds* received = nullptr) {

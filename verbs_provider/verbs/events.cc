@@ -51,18 +51,25 @@ void Hold(VerbsSession* session) {
   session->client.Call(ROCI_ABI_RETURN_EVENTS, &request, &response);
 }
 
+// Events that are not returned would be lost silently: the end of the session reports it.
+void ReturnOrEnd(VerbsSession* session, roci_abi_return_events_request* request) {
+  roci_abi_plain_response response = {};
+  if (session->client.Call(ROCI_ABI_RETURN_EVENTS, request, &response) != 0) {
+    session->client.MarkDead();
+  }
+}
+
 // Each request puts its events before those of the last. The last one also ends Hold().
 void Return(VerbsSession* session, const UnreadEvents<roci_abi_async_event>& unread) {
   uint32_t left = unread.others_count;
   do {
     roci_abi_return_events_request request = {};
-    roci_abi_plain_response response = {};
     request.channel = ROCI_ABI_NO_HANDLE;
     request.count = std::min<uint32_t>(left, ROCI_ABI_MAX_RETURNED_EVENTS);
     left -= request.count;
     request.flags = left != 0 ? ROCI_ABI_RETURN_HOLD : 0;
     std::copy_n(unread.others + left, request.count, request.events);
-    session->client.Call(ROCI_ABI_RETURN_EVENTS, &request, &response);
+    ReturnOrEnd(session, &request);
   } while (left != 0);
 }
 
@@ -71,13 +78,12 @@ void Return(VerbsSession* session, uint32_t channel,
             const UnreadEvents<roci_abi_comp_event>& unread) {
   for (uint32_t at = 0; at < unread.others_count;) {
     roci_abi_return_events_request request = {};
-    roci_abi_plain_response response = {};
     request.channel = channel;
     for (; at < unread.others_count && request.count < ROCI_ABI_MAX_RETURNED_EVENTS; ++at) {
       auto* cq = reinterpret_cast<ibv_cq*>(unread.others[at].user_handle);
       request.events[request.count++].element = ToCq(cq)->handle;
     }
-    session->client.Call(ROCI_ABI_RETURN_EVENTS, &request, &response);
+    ReturnOrEnd(session, &request);
   }
 }
 
