@@ -122,7 +122,7 @@ TEST_F(DeviceLaneTest, DropsFramesThatTheLinkDoesNotCarry) {
 }
 
 TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
-  dataplane::LinkTap tap(0, &now_, pool_->mempool());
+  dataplane::LinkTap tap(0, &now_, pool_->mempool(), {});
   lane_.SetDown(kShard, true, tap);
   Stage(500, kOwn);  // stays on the host
   EXPECT_TRUE(lane_.FlushStage(kShard));
@@ -143,7 +143,7 @@ TEST_F(DeviceLaneTest, DropsHeldFramesWhileTheLinkIsDown) {
   settings.direction = dataplane::LinkDirection::kIn;
   settings.delay_ns = 100;
   dataplane::Impairment rule(settings, 0);
-  dataplane::LinkTap tap(0, &now_, pool_->mempool());
+  dataplane::LinkTap tap(0, &now_, pool_->mempool(), {});
   tap.AddRule(kShard, settings.direction, rule);
   lane_.AttachTap(kShard, tap);
   Stage(500, kOwn);
