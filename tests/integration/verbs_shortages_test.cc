@@ -3,7 +3,10 @@
 // untouched. Each test is a child with devices of its own.
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "tests/integration/verbs_endpoint.h"
@@ -228,6 +232,47 @@ TEST(VerbsShortages, RequestThatCannotBeSentFailsAlone) {
     ibv_mr* mr = ibv_reg_mr(pair.near_device.pd, memory, kBytes, IBV_ACCESS_LOCAL_WRITE);
     EXPECT_NE(mr, nullptr) << strerror(errno);
     EXPECT_TRUE(mr == nullptr || ibv_dereg_mr(mr) == 0);
+  });
+}
+
+// Makes ioctl(2) of /proc files answer ENOTTY, as Linux before 6.11 does for PROCMAP_QUERY.
+void RefuseMapsQueries() {
+  constexpr uint32_t kProcIoctlType = 'f';
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),  // its lower half
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xFF00),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kProcIoctlType << 8, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(filter), filter};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program), 0) << strerror(errno);
+}
+
+void ExpectRegistrationWithoutDescriptors() {
+  Pair pair;
+  ibv_mr* mr = nullptr;
+  std::vector<uint8_t> memory(1 << 20);
+  {
+    const NoDescriptors none;
+    mr = ibv_reg_mr(pair.near_device.pd, memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE);
+    EXPECT_NE(mr, nullptr) << strerror(errno);
+  }
+  EXPECT_TRUE(mr == nullptr || ibv_dereg_mr(mr) == 0);
+  ExpectWrite(pair, 1);
+}
+
+TEST(VerbsShortages, MemoryIsRegisteredWithoutAnotherDescriptor) {
+  InChild(ExpectRegistrationWithoutDescriptors);
+}
+
+TEST(VerbsShortages, MemoryIsRegisteredWithoutAnotherDescriptorOnAnOlderKernel) {
+  InChild([] {
+    RefuseMapsQueries();
+    ExpectRegistrationWithoutDescriptors();
   });
 }
 

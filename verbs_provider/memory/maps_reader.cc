@@ -161,16 +161,14 @@ MapsReader::~MapsReader() {
   if (owns_fd_ && fd_ >= 0) close(fd_);
 }
 
-// Reads from the beginning of the file, with a descriptor of its own, whose position no other
-// thread moves.
+// Reads from the beginning of the file. A program at its limit of descriptors, or without /proc,
+// has the held descriptor only. Readers share that, so its position is not used.
 void MapsReader::FallBackToText() {
   seeks_ = false;
   fd_ = OpenMaps();
-  if (fd_ < 0) {  // no /proc: a duplicate shares the held descriptor's position, which is not used
-    fd_ = fcntl(HeldMaps(), F_DUPFD_CLOEXEC, 3);
-    if (fd_ >= 0) lseek(fd_, 0, SEEK_SET);
-  }
-  owns_fd_ = true;
+  owns_fd_ = fd_ >= 0;
+  if (!owns_fd_) fd_ = HeldMaps();
+  position_ = 0;
 }
 
 // Moves the unread bytes to the front and reads more. False at the end of the file, or if one line
@@ -184,9 +182,10 @@ bool MapsReader::Fill() {
   if (end_ == sizeof buffer_) return false;
   ssize_t got;
   do {
-    got = read(fd_, buffer_ + end_, sizeof buffer_ - end_);
+    got = pread(fd_, buffer_ + end_, sizeof buffer_ - end_, position_);
   } while (got < 0 && errno == EINTR);
   if (got <= 0) return false;
+  position_ += got;
   end_ += static_cast<size_t>(got);
   return true;
 }

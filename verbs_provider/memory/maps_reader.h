@@ -2,6 +2,8 @@
 // (Linux 6.11), from an address on.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -59,6 +61,7 @@ class MapsReader {
 
   int fd_ = -1;
   bool owns_fd_ = false;  // false: `fd_` is the descriptor of HoldFile()
+  off_t position_ = 0;    // of the text that is not read yet
   bool seeks_ = false;
   uint64_t query_flags_;
   uint64_t from_;
