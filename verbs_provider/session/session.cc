@@ -117,7 +117,6 @@ int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, R
   if (map_error != 0) return map_error;
   session->wake_file.Hold(fds->Take(1));
   session->async_file.Hold(fds->Take(2));
-  session->async_fd = session->async_file.fd();
   if (has_uffd) SetUserfaultfdDevice(fds->Take(3));
   session->bells =
       Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), &session->wake_file);

@@ -67,7 +67,6 @@ struct VerbsSession {
   Doorbells bells;
   HeldFile wake_file;   // the daemon's eventfd
   HeldFile async_file;  // each context has a duplicate
-  int async_fd = -1;    // the number of `async_file`
   uint32_t number = 0;  // as `roci show apps` prints it
   uint32_t auto_inline = 0;
   bool may_restart = false;      // send queues may skip indices

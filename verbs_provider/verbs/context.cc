@@ -147,7 +147,7 @@ void PrintOpenError(ibv_device* device, int error, uint16_t daemon_major) {
 
 // A registered duplicate of the session's asynchronous event descriptor, or a negative errno.
 int MakeAsyncFd(ibv_context* context) {
-  const int fd = fcntl(SessionOf(context)->async_fd, F_DUPFD_CLOEXEC, 0);
+  const int fd = fcntl(SessionOf(context)->async_file.fd(), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return -errno;
   if (RegisterFd(fd, FdKind::kAsyncEvents, context)) return fd;
   close(fd);
@@ -237,7 +237,7 @@ void ReplaceAsyncFd(Context* context, const VerbsSession* session) {
     return;
   }
   ForgetFd(ibcontext.async_fd);
-  if (dup3(session->async_fd, ibcontext.async_fd, O_CLOEXEC) >= 0) {
+  if (dup3(session->async_file.fd(), ibcontext.async_fd, O_CLOEXEC) >= 0) {
     RegisterFd(ibcontext.async_fd, FdKind::kAsyncEvents, &ibcontext);
   }
 }
