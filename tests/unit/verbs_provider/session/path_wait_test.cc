@@ -26,7 +26,7 @@ class PathWaitTest : public testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     daemon_end_ = ends[1];
     session_->state = &state_;
-    session_->bells = Doorbells(page_.get(), -1);
+    session_->bells = Doorbells(page_.get(), nullptr);
     EXPECT_EQ(session_->client.Adopt(ends[0], &state_), 0);
   }
   ~PathWaitTest() override {
