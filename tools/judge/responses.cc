@@ -233,11 +233,13 @@ void TakeSequenceNak(const SeenFrame& frame, Flow& flow, Flow& asked, Reporter& 
 // Only the packets that it lists have not arrived.
 void TakeSelectiveNak(const SeenFrame& frame, Flow& flow, Flow& asked) {
   const Psn psn = frame.packet.psn;
+  const Psn first = psn;  // of those that the NAK may list
   RequestState& state = asked.requests;
   ++flow.totals.selective_naks;
   state.selective = true;
   constexpr uint32_t kPsns = roce::MissingEth::kPsns;
-  std::erase_if(state.wanted, [psn](Psn wanted) { return !roce::InWindow(wanted, psn, kPsns); });
+  std::erase_if(state.wanted,
+                [first](Psn wanted) { return !roce::InWindow(wanted, first, kPsns); });
   for (uint32_t i = 0; i < kPsns; ++i) {
     if (!frame.packet.ext.missing.Has(i)) continue;
     // The gap is behind a later packet.

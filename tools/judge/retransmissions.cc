@@ -113,9 +113,9 @@ void CheckTimeout(const SeenFrame& frame, Flow& flow, Reporter& out) {
 }
 
 // Whether a selective NAK has asked for the packet, which is then sent alone.
-bool IsWanted(RequestState& state, Psn psn, uint32_t span) {
-  return std::erase_if(state.wanted, [psn, span](Psn wanted) {
-           return roce::InWindow(wanted, psn, std::max(span, 1u));
+bool IsWanted(RequestState& state, Psn first, uint32_t span) {
+  return std::erase_if(state.wanted, [first, span](Psn wanted) {
+           return roce::InWindow(wanted, first, std::max(span, 1u));
          }) != 0;
 }
 

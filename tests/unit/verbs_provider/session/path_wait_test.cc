@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 class PathWaitTest : public testing::Test {
- protected:
+ public:
   PathWaitTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
@@ -34,6 +34,8 @@ class PathWaitTest : public testing::Test {
     if (daemon_.joinable()) daemon_.join();
     close(daemon_end_);
   }
+
+ protected:
   // Answers requests with the results of `answer`: errno and number of the wait.
   struct Answer {
     int error;
