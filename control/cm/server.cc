@@ -155,6 +155,8 @@ void Server::Close(Channel& channel) {
   hello_deadlines_.Forget(channel.number(), channel.hello_deadline());
   channel.Disconnect();
   ending_.insert(channels_.extract(channel.number()));
+  // Most have few identifiers, whose ports are then free for the next request.
+  manager_.DestroySome(channel);
 }
 
 // A part of one channel in each iteration of the loop, in turn.
