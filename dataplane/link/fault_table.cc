@@ -44,16 +44,16 @@ PositionIndex::PositionIndex(std::vector<Entry> entries) {
   std::ranges::stable_sort(entries, {}, &Entry::key);
   slots_.resize(std::bit_ceil(entries.size() * 2));
   mask_ = static_cast<uint32_t>(slots_.size() - 1);
-  for (size_t i = 0; i < entries.size(); ++i) {
+  for (size_t i = 0, end = 0; i < entries.size(); i = end) {
     const uint32_t key = entries[i].key;
+    for (; end < entries.size() && entries[end].key == key; ++end) {
+      positions_.push_back(entries[end].position);
+    }
     const uint32_t bit = Hash(key) % kFilterBits;
     filter_[bit / 64] |= uint64_t{1} << (bit % 64);
-    positions_.push_back(entries[i].position);
-    if (i != 0 && entries[i - 1].key == key) continue;
     uint32_t at = Hash(key);
     while (slots_[at & mask_].count != 0) ++at;
-    slots_[at & mask_] = {key, static_cast<uint32_t>(i),
-                          static_cast<uint32_t>(std::ranges::count(entries, key, &Entry::key))};
+    slots_[at & mask_] = {key, static_cast<uint32_t>(i), static_cast<uint32_t>(end - i)};
   }
 }
 
