@@ -17,22 +17,24 @@ bool NamesPsn(const FaultMatch& match) { return match.psn.has_value() && !match.
 
 Entries ByQpn(std::span<const FaultTable::Entry> faults) {
   Entries out;
-  for (uint16_t i = 0; i < faults.size(); ++i) {
+  for (size_t i = 0; i < faults.size(); ++i) {
     const FaultMatch& match = faults[i].lane->match();
+    const auto position = static_cast<uint16_t>(i);
     if (!NamesQueuePairs(match)) continue;
-    if (match.filter.qpns.empty()) out.push_back({roce::kGsiQpn.value(), i});
-    for (const roce::Qpn qpn : faults[i].qpns) out.push_back({qpn.value(), i});
+    if (match.filter.qpns.empty()) out.push_back({roce::kGsiQpn.value(), position});
+    for (const roce::Qpn qpn : faults[i].qpns) out.push_back({qpn.value(), position});
     if (faults[i].qpns.empty()) continue;
-    for (const roce::Qpn qpn : match.filter.peers) out.push_back({qpn.value(), i});
+    for (const roce::Qpn qpn : match.filter.peers) out.push_back({qpn.value(), position});
   }
   return out;
 }
 
 Entries ByPsn(std::span<const FaultTable::Entry> faults) {
   Entries out;
-  for (uint16_t i = 0; i < faults.size(); ++i) {
+  for (size_t i = 0; i < faults.size(); ++i) {
     const FaultMatch& match = faults[i].lane->match();
-    if (!NamesQueuePairs(match) && NamesPsn(match)) out.push_back({*match.psn, i});
+    if (!NamesQueuePairs(match) && NamesPsn(match))
+      out.push_back({*match.psn, static_cast<uint16_t>(i)});
   }
   return out;
 }
