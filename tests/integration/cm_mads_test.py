@@ -9,7 +9,6 @@ Usage: cm_mads_test.py ROCI ROCID PLUGIN [unittest arguments]
 import os
 import random
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -17,7 +16,7 @@ import sys
 import unittest
 
 import mads
-from harness import LIMIT_S, Daemon, Programs, await_, require_network_namespaces
+from harness import LIMIT_S, Daemon, Programs, await_, require_network_namespaces, stop
 from networks_test import ETH_P_ALL, inside, ip
 
 PROGRAMS = None
@@ -180,7 +179,7 @@ class CmMads(unittest.TestCase):
 
     def test_a_full_backlog(self):
         server = self.listen()
-        server.send_signal(signal.SIGSTOP)
+        stop(server)
         before = self.counters()
         for _ in range(BACKLOG + 2):
             self.send(self.request())
@@ -233,7 +232,7 @@ class CmMads(unittest.TestCase):
     def test_noise(self):
         """Every message type with random contents, while a program listens."""
         server = self.listen()
-        server.send_signal(signal.SIGSTOP)
+        stop(server)
         chance = random.Random(4711)
         before = sum(self.counters().values())
         sent = 0

@@ -19,7 +19,7 @@ import tempfile
 import time
 import unittest
 
-from harness import LIMIT_S, Daemon, Pair, Programs
+from harness import LIMIT_S, Daemon, Pair, Programs, stop
 
 PROGRAMS = None
 NAMES = {'kernel', 'memory_access', 'userfaultfd', 'hugepages', 'mount_namespace', 'pid_namespace', 'seccomp', 'kernel_rdma', 'memlock',
@@ -135,7 +135,7 @@ class DoctorTest(Doctor):
 
     def test_a_stopped_daemon_is_one(self):
         daemon = self.make_daemon()
-        daemon.process.send_signal(signal.SIGSTOP)
+        stop(daemon.process)
         try:
             started = time.monotonic()
             report = self.ask(daemon)

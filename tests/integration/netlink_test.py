@@ -137,7 +137,7 @@ class RdmaToolTest(NetlinkCase):
         if not listen or not connected:
             raise RuntimeError(f'rping does not connect: {daemon.show("connections")}')
         for program in cls.programs[1:]:
-            program.send_signal(subprocess.signal.SIGSTOP)
+            harness.stop(program)
 
     @classmethod
     def end(cls):

@@ -24,7 +24,7 @@ import unittest
 import damaged_frames
 import icrc
 from harness import (LIMIT_S, Daemon, Pair, Programs, await_, ended_well, free_port, listening, members,
-                     require_network_namespaces)
+                     require_network_namespaces, stop)
 
 PROGRAMS = None
 CLONE_NEWNET = 0x40000000
@@ -324,7 +324,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
         sender = self.listen(0)
         daemon = self.daemons[1].process
         self.addCleanup(daemon.send_signal, signal.SIGCONT)
-        daemon.send_signal(signal.SIGSTOP)
+        stop(daemon)
         frame = b'\xff' * 6 + b'\x02' + bytes(5) + struct.pack('!H', LOCAL_EXPERIMENT) + bytes(46)
         for _ in range(self.too_many_frames):
             sender.send(frame)

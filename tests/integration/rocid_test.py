@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+from harness import stop
+
 ROCID, ROCI = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
 START_LIMIT_S = 120
 
@@ -298,7 +300,7 @@ class RocidTest(unittest.TestCase):
     def test_show_of_a_stopped_daemon(self):
         with Daemon(self.run_dir) as daemon:
             self.assertTrue(daemon.ready(), daemon.said())
-            daemon.process.send_signal(signal.SIGSTOP)
+            stop(daemon.process)
             started = time.monotonic()
             result = show(self.run_dir, '--timeout', '1')
             self.assertLess(time.monotonic() - started, START_LIMIT_S / 2)
