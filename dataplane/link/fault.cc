@@ -147,6 +147,7 @@ bool FaultLane::Hits(const FaultFrame& frame) {
   const FaultMatch& match = fault_.settings.match;
   const std::span<const std::byte> transport = frame.transport();
   const uint64_t age_ns = frame.now_ns > fault_.began_ns ? frame.now_ns - fault_.began_ns : 0;
+  if (fault_.is_over.load(std::memory_order_relaxed)) return false;
   if (!match.when.IsInTime(age_ns) || !Matches(frame)) return false;
   if (match.cm_message != 0 && CmMessageOf(transport) != match.cm_message) return false;
   if (match.peer.has_value() && PeerOf(frame) != *match.peer) return false;

@@ -42,6 +42,7 @@ struct Fault {
   const FaultSettings settings;
   const uint64_t began_ns;
   QueuePairChoice choice;
+  std::atomic<bool> is_over{false};  // hits nothing any more
 #define ROCI_FAULT_COUNTER(member, name) std::atomic<uint64_t> member{0};
   ROCI_FAULT_COUNTERS(ROCI_FAULT_COUNTER)
 #undef ROCI_FAULT_COUNTER

@@ -1,8 +1,11 @@
 // Adds exact faults of a device: of packets between its lanes and its port, and of completions.
 #include <algorithm>
+#include <initializer_list>
+#include <new>
 #include <span>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/clock.h"
 #include "dataplane/link/link_tap.h"
@@ -23,50 +26,71 @@ absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) 
                      " faults, the most possible: delete one of them (roci fault del)"));
   }
   OpenTaps();
-  faults_.push_back(std::make_unique<FaultRule>(TakeFaultId(), settings, Clock::Monotonic()));
-  FaultRule& rule = *faults_.back();
+  auto rule = std::make_unique<FaultRule>(TakeFaultId(), settings, Clock::Monotonic());
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    rule.lanes.push_back(std::make_unique<FaultLane>(rule.fault));
+    rule->lanes.push_back(std::make_unique<FaultLane>(rule->fault));
   }
-  UseFaults(settings.match.direction);
+  const uint32_t id = rule->id;
+  faults_.push_back(std::move(rule));
+  absl::Cleanup undo = [this] { faults_.pop_back(); };
+  UseFaults({settings.match.direction});
+  std::move(undo).Cancel();
   for (size_t i = 0; i < lanes_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
-  return rule.id;
+  return id;
 }
 
-// Gives the lanes a table of the faults that there are now, and frees the one before.
-void ShardedDevice::UseFaults(LinkDirection direction) {
+std::unique_ptr<FaultTable> ShardedDevice::TableOf(size_t lane, LinkDirection direction) const {
+  std::vector<FaultTable::Entry> entries;
+  for (const auto& rule : faults_) {
+    if (rule->is_over || rule->fault.settings.match.direction != direction) continue;
+    entries.push_back({rule->lanes[lane].get(), rule->qpns});
+  }
+  return entries.empty() ? nullptr : std::make_unique<FaultTable>(entries);
+}
+
+// Gives the lanes tables of the faults that there are now and are not over, and frees those before.
+// Throws std::bad_alloc before it has changed anything.
+void ShardedDevice::UseFaults(std::initializer_list<LinkDirection> directions) {
+  decltype(fault_tables_) tables(taps_.size());
   for (size_t i = 0; i < taps_.size(); ++i) {
-    std::vector<FaultTable::Entry> entries;
-    for (const auto& rule : faults_) {
-      if (rule->fault.settings.match.direction != direction) continue;
-      entries.push_back({rule->lanes[i].get(), rule->qpns});
+    for (const LinkDirection direction : directions) {
+      tables[i][static_cast<size_t>(direction)] = TableOf(i, direction);
     }
-    auto table = entries.empty() ? nullptr : std::make_unique<FaultTable>(entries);
+  }
+  for (size_t i = 0; i < taps_.size(); ++i) {
     dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      taps_[i]->UseFaults(shard, direction, table.get());
+      for (const LinkDirection direction : directions) {
+        taps_[i]->UseFaults(shard, direction, tables[i][static_cast<size_t>(direction)].get());
+      }
     });
-    fault_tables_[i][static_cast<size_t>(direction)] = std::move(table);
+    for (const LinkDirection direction : directions) {
+      fault_tables_[i][static_cast<size_t>(direction)] =
+          std::move(tables[i][static_cast<size_t>(direction)]);
+    }
   }
 }
 
 bool ShardedDevice::RemoveFault(uint32_t id) {
   const auto it = std::ranges::find(faults_, id, [](const auto& rule) { return rule->id; });
   if (it == faults_.end()) return false;
-  const std::unique_ptr<FaultRule> removed = std::move(*it);
+  FaultRule& rule = **it;
+  rule.is_over = true;
+  absl::Cleanup undo = [&rule] { rule.is_over = false; };
+  UseFaults({rule.fault.settings.match.direction});
+  std::move(undo).Cancel();
   faults_.erase(it);
-  UseFaults(removed->fault.settings.match.direction);
   return true;
 }
 
 void ShardedDevice::ClearFaults() {
-  const std::vector<std::unique_ptr<FaultRule>> removed = std::exchange(faults_, {});
-  for (const LinkDirection direction : {LinkDirection::kIn, LinkDirection::kOut}) {
-    UseFaults(direction);
-  }
+  std::vector<std::unique_ptr<FaultRule>> removed = std::exchange(faults_, {});
+  absl::Cleanup undo = [&] { faults_ = std::move(removed); };
+  UseFaults({LinkDirection::kIn, LinkDirection::kOut});
+  std::move(undo).Cancel();
 }
 
 absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
@@ -125,28 +149,41 @@ void ShardedDevice::NoteCreated(const QueuePair& qp) {
   for (const auto& rule : faults_) rule->fault.choice.NoteCreated(qp.origin());
 }
 
-void ShardedDevice::FreeQpn(const QueuePair& qp) {
+void ShardedDevice::FreeQpn(const QueuePair& qp) noexcept {
   for (size_t i = completion_faults_.size(); i-- > 0;) {
     CompletionFault& fault = *completion_faults_[i];
     if (fault.Forget(qp.qpn()) || fault.choice.Named(qp.origin())) {
       RemoveCompletionFault(fault.id);
     }
   }
-  for (size_t i = faults_.size(); i-- > 0;) {
-    FaultRule& rule = *faults_[i];
-    const bool was_named = std::erase(rule.qpns, qp.qpn()) != 0;
-    if ((was_named && rule.qpns.empty()) || rule.fault.choice.Named(qp.origin())) {
-      RemoveFault(rule.id);
-    } else if (was_named) {
-      UseFaults(rule.fault.settings.match.direction);
+  bool has_changed = false;
+  for (const auto& rule : faults_) {
+    const bool was_named = std::erase(rule->qpns, qp.qpn()) != 0;
+    const bool is_over = (was_named && rule->qpns.empty()) || rule->fault.choice.Named(qp.origin());
+    if (is_over) {
+      rule->is_over = true;
+      rule->fault.is_over.store(true, std::memory_order_relaxed);
     }
+    has_changed |= was_named || is_over;
   }
+  if (has_changed) ForgetFaults();
   qpns_->Free(qp.qpn());
+}
+
+// Removes the faults that are over. Without memory for other tables they stay, and hit nothing.
+void ShardedDevice::ForgetFaults() noexcept {
+  try {
+    UseFaults({LinkDirection::kIn, LinkDirection::kOut});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  std::erase_if(faults_, [](const auto& rule) { return rule->is_over; });
 }
 
 std::vector<ShardedDevice::FaultState> ShardedDevice::Faults() const {
   std::vector<FaultState> states;
   for (const auto& rule : faults_) {
+    if (rule->is_over) continue;
     states.push_back({rule->id, rule->fault.settings, rule->fault.Snapshot()});
   }
   return states;

@@ -30,6 +30,7 @@ struct ShardedDevice::FaultRule {
 
   const uint32_t id;
   Fault fault;
+  bool is_over = false;         // its queue pairs are gone; it is still in tables
   std::vector<roce::Qpn> qpns;  // of the filter, as far as they still exist
   std::vector<std::unique_ptr<FaultLane>> lanes;
 };

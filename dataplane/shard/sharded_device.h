@@ -177,7 +177,7 @@ class ShardedDevice {
   // A queue pair has been created, and is not used yet. Control thread only.
   void NoteCreated(const QueuePair& qp);
   // A queue pair is gone. Deletes the faults of this queue pair alone. Control thread only.
-  void FreeQpn(const QueuePair& qp);
+  void FreeQpn(const QueuePair& qp) noexcept;
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.
   QpnSpace& srqns() { return *srqns_; }
@@ -195,7 +195,9 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
-  void UseFaults(LinkDirection direction);
+  std::unique_ptr<FaultTable> TableOf(size_t lane, LinkDirection direction) const;
+  void UseFaults(std::initializer_list<LinkDirection> directions);
+  void ForgetFaults() noexcept;
   // The faults of completions as one lane uses them.
   struct LaneFaults {
     std::array<CompletionFault*, kMostCompletionFaults> faults;
