@@ -2,10 +2,8 @@
 // (ROCI_ABI_FEATURE_PATH_WAITS), by the numbers that its program asks with. Control thread only.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -20,10 +18,9 @@ namespace roci::control {
 class PathWaits {
  public:
   // Results that are kept, the last ones. A program that asks about an older one gets a new wait.
-  static constexpr size_t kMostResults = 1024;
+  static constexpr size_t kMostResults = 16'384;
 
   struct Result {
-    uint32_t number = 0;
     absl::Status status;      // OK: the path is known
     roce::TimeNs called = 0;  // as given to Begin()
   };
@@ -48,14 +45,14 @@ class PathWaits {
     if (it == under_way_.end()) return;
     const roce::TimeNs called = it->second.called;
     under_way_.erase(it);
-    if (results_.size() == kMostResults) results_.pop_front();
-    results_.push_back({number, status, called});
+    if (results_.size() == kMostResults) results_.erase(results_.begin());
+    results_.insert({number, {status, called}});
   }
   // Returns a result once. Nothing: `number` is unknown.
   std::optional<Result> Take(uint32_t number) {
-    const auto it = std::ranges::find(results_, number, &Result::number);
+    const auto it = results_.find(number);
     if (it == results_.end()) return std::nullopt;
-    Result result = std::move(*it);
+    Result result = std::move(it->second);
     results_.erase(it);
     return result;
   }
@@ -75,7 +72,7 @@ class PathWaits {
   };
   uint32_t last_number_ = 0;
   std::map<uint32_t, Wait> under_way_;
-  std::deque<Result> results_;
+  std::map<uint32_t, Result> results_;
 };
 
 }  // namespace roci::control
