@@ -86,13 +86,22 @@ bool CompletionEvents::IsWantedBy(const OnShard&, const CompletionQueue& cq, boo
 void CompletionEvents::Stall(const OnShard&, CompletionQueue& cq, uint64_t until_ns) {
   CompletionEventState& state = cq.event_state();
   if (state.stalled_) return;
-  SendClaimed(cq);  // of entries that are visible
   std::erase(withheld_, &cq);
   std::erase(touched_, &cq);
   state.stalled_ = true;
   state.stalled_until_ns_ = until_ns;
   stalled_.push_back(&cq);
   next_deadline_ = std::min(next_deadline_, until_ns);
+}
+
+void CompletionEvents::EndStall(const OnShard& shard, CompletionQueue& cq) {
+  CompletionEventState& state = cq.event_state();
+  if (!state.stalled_) return;
+  state.stalled_ = false;
+  std::erase(stalled_, &cq);
+  withheld_.push_back(&cq);
+  touched_.push_back(&cq);
+  Publish(shard);
 }
 
 // Puts stalled queues that are due into the lists of this burst, and notes when the next is due.

@@ -86,6 +86,8 @@ class CompletionEvents {
   // visible before `until_ns`, and the program gets no event for them. Nothing if `cq` is stalled
   // already.
   void Stall(const OnShard&, CompletionQueue& cq, uint64_t until_ns);
+  // Makes the withheld entries of a stalled queue visible; the next Flush sends their event.
+  void EndStall(const OnShard& shard, CompletionQueue& cq);
   // Whether an entry raises an event of `cq`. `solicited`: see NoteEntry.
   static bool IsWantedBy(const OnShard&, const CompletionQueue& cq, bool solicited);
   static constexpr uint64_t kNever = ~uint64_t{0};

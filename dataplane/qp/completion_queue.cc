@@ -98,8 +98,8 @@ void CompletionQueue::WriteChanged(const OnShard& shard, const roce::Completion&
                                    const CompletionOwner& owner, bool is_send, uint64_t now_ns,
                                    const Change& change) {
   if (change.loses_event) Disarm();
-  // Earlier entries of the burst are not delayed.
-  if (change.delay_ns != 0) events_->Publish(shard);
+  // Earlier entries of the burst are not delayed, nor are their events.
+  if (change.delay_ns != 0) events_->Flush(shard, now_ns);
   const uint32_t index = producer_;
   Write(shard, completion, owner, is_send, now_ns);
   if (producer_ == index) return;  // no room
@@ -121,7 +121,9 @@ void CompletionQueue::CopyEntries(CompletionQueueMove& move, uint32_t most) cons
   }
 }
 
-CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard&, CompletionQueueMove& move) {
+CompletionQueue::MoveResult CompletionQueue::SwapRing(const OnShard& shard,
+                                                      CompletionQueueMove& move) {
+  events_->EndStall(shard, *this);
   PublishWithheld();
   const uint32_t unconsumed = producer_ - move.consumer;
   if (unconsumed > capacity_ || unconsumed > move.capacity) return MoveResult::kDoesNotFit;

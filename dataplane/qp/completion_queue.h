@@ -91,7 +91,7 @@ class CompletionQueue {
   // kMoved: the queue continues in the new ring. kCopyFirst: call CopyEntries, then SwapRing again.
   // kDoesNotFit, with nothing changed: the entries do not fit, or `consumer` is impossible.
   enum class MoveResult : uint8_t { kMoved, kCopyFirst, kDoesNotFit };
-  MoveResult SwapRing(const OnShard&, CompletionQueueMove& move);
+  MoveResult SwapRing(const OnShard& shard, CompletionQueueMove& move);
 
   VerbsContext& context() const { return context_; }
   uint32_t& walked(const OnShard&) { return walked_; }

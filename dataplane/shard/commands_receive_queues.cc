@@ -82,7 +82,11 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
     CallBetweenCopies(
         [&](const OnShard& shard) { context_->RemoveTagQueue(shard, TagDoorbell(srq.handle())); });
   }
-  if (srq.cq() != nullptr) srq.cq()->RemoveUser();
+  if (srq.cq() != nullptr) {
+    lcore_->Call(
+        [&](const OnShard& shard) { lcore_->worker(shard).events().EndStall(shard, *srq.cq()); });
+    srq.cq()->RemoveUser();
+  }
   const EventCounts counts{0, srq.async_events()};
   context_->shared_queues().Take(srq);
   return counts;

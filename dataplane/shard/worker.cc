@@ -317,6 +317,7 @@ void Worker::AddQueuePair(QueuePair& qp) {
 }
 
 void Worker::RemoveQueuePair(QueuePair& qp) {
+  EndStalls(qp);
   --queue_pairs_;
   qp.LeaveCopies(shard_);
   if (qp.has_early_frames(shard_)) DropEarly(qp);
@@ -329,7 +330,16 @@ void Worker::RemoveQueuePair(QueuePair& qp) {
   qp.record_storage(shard_) = records_.Remove(qp.record_class(shard_));
 }
 
+// Completions of a queue pair that ends or begins anew must be visible by then: the plugin skips
+// those that it sees.
+void Worker::EndStalls(QueuePair& qp) {
+  for (CompletionQueue* cq : {qp.send_cq(), qp.recv_cq()}) {
+    if (cq != nullptr) events_.EndStall(shard_, *cq);
+  }
+}
+
 void Worker::ScheduleVisit(QueuePair& qp) {
+  if (qp.core(shard_).state() == roce::QpState::kReset) EndStalls(qp);
   // Flushed completions must be in the ring before the program gets the answer to the change.
   events_.Publish(shard_);
   ApplyEffects(qp);

@@ -84,6 +84,7 @@ class Worker final : public DurableService {
   // Called after a change of `qp` outside of the loop: publishes its completions, sets its timer,
   // and visits it in the next round.
   void ScheduleVisit(QueuePair& qp);
+  void EndStalls(QueuePair& qp);
 
   roce::DurableState StartDurable(QueuePair& qp, const void* charged_to,
                                   memory::DurableRange& range) override;

@@ -1,5 +1,6 @@
 // Requests that fail: wrong keys, memory that is gone, full completion queues, a dead peer, and
 // rings with impossible contents.
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -141,6 +142,30 @@ TEST_P(Traffic, AFaultOfCompletionsDelaysThoseBehindItToo) {
   ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
   pair->a.Post(write(6));
   pair->a.Ring();
+}
+
+// The program's next queue would take a later one for its own.
+TEST_P(Traffic, ADelayedCompletionIsThereBeforeItsQueuePairBeginsAnew) {
+  dataplane::CompletionFaultSettings settings;
+  settings.opcodes.set();
+  settings.delay_ns = 5'000'000'000;
+  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  for (const bool resets : {true, false}) {
+    auto pair = MakePair(roce::QpType::kRc);
+    const uint64_t before = a_.device().CompletionFaults()[0].hit;
+    pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0));
+    pair->a.Ring();
+    while (a_.device().CompletionFaults()[0].hit == before) sched_yield();
+    roci_abi_cqe cqe;
+    EXPECT_FALSE(a_cq_.Poll(&cqe));
+    if (resets) {
+      ASSERT_EQ(MoveTo(a_, pair->a, roce::QpState::kReset), roce::ModifyResult::kOk);
+    } else {
+      a_.client().Do(dataplane::DestroyQueuePair{pair->a.qp()});
+    }
+    EXPECT_TRUE(a_cq_.Poll(&cqe)) << resets;
+    EXPECT_FALSE(a_cq_.Poll(&cqe)) << resets;
+  }
 }
 
 TEST_P(Traffic, AFaultOfCompletionsChoosesTheVendorError) {
