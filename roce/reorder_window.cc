@@ -2,6 +2,7 @@
 #include "roce/reorder_window.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace roci::roce {
 namespace {
@@ -96,11 +97,18 @@ TimeNs ReorderWindow::NextAsk(uint64_t wait_ns) const {
 void ReorderWindow::Ask(TimeNs now, uint64_t wait_ns, uint64_t repeat_ns) {
   for (Gap& gap : gaps()) {
     if (now < (gap.asks == 0 ? gap.since + wait_ns : gap.ask_again_at)) continue;
-    if (gap.asks == 0) gap.asked_at = now;
+    if (std::exchange(gap.is_coming, false) || gap.asks == 0) gap.asked_at = now;
     ++gap.asks;
     gap.ask_again_at = now + std::max(repeat_ns, now - gap.asked_at);
     gap.is_wanted = true;
   }
+}
+
+void ReorderWindow::NoteComing(TimeNs again_at) {
+  Gap& gap = gaps_[0];
+  gap.is_coming = true;
+  gap.asks = 1;
+  gap.ask_again_at = std::max(gap.ask_again_at, again_at);
 }
 
 bool ReorderWindow::HasWanted() const {

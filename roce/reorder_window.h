@@ -30,6 +30,7 @@ class ReorderWindow {
     TimeNs ask_again_at = 0;   // once it was asked for
     uint32_t asks = 0;         // how often it was asked for
     bool is_wanted = false;    // TakeWanted has not returned it yet
+    bool is_coming = false;    // a part of it has arrived since it was asked for
   };
   enum class Arrival : uint8_t { kNew, kDuplicate, kNoRoom };
 
@@ -60,6 +61,9 @@ class ReorderWindow {
   TimeNs NextAsk(uint64_t wait_ns) const;
   // Marks the gaps that are to be asked for at `now` as wanted.
   void Ask(TimeNs now, uint64_t wait_ns, uint64_t repeat_ns);
+  // A part of the oldest gap, which was asked for, has arrived. The rest is on its way: it is to be
+  // asked for again at `again_at` at the earliest, and the earlier times do not count.
+  void NoteComing(TimeNs again_at);
   bool HasWanted() const;
   // The PSNs of the wanted gaps, by their distance from the next PSN to be handled. No gap is
   // wanted afterwards.

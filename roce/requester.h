@@ -178,6 +178,7 @@ class Requester {
   void AskForResponses(Host& host, TimeNs now);
   void SetSelectiveDeadline(TimeNs now);
   void ProbeTail();
+  bool IsAnswerToProbe();
   void SeekRepeat();
   void MoveTo(Psn psn);
   void SkipAcknowledged();
@@ -224,6 +225,7 @@ class Requester {
   bool recovering_ = false;   // retransmitting; further NAKs are of the same loss until progress
   bool awaits_kept_ = false;  // early packets are kept
   bool repeating_ = false;    // send_psn_ is one of ReorderState::repeats or rereads
+  bool probed_tail_ = false;  // while recovering_: only the last packet was sent again
   // End-to-end credits (9.7.7.2). The numbers run freely and count requests that take a receive.
   uint32_t receives_started_ = 0;
   uint32_t receives_done_ = 0;  // completed

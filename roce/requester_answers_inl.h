@@ -236,6 +236,10 @@ bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t off
 
 template <class Host>
 DropReason Requester<Host>::ImplyNak(Host& host) {
+  if (IsAnswerToProbe()) {
+    host.Count(QpCounter::kImpliedNaks);
+    return DropReason::kOutOfSequence;
+  }
   if (recovering_ || rnr_waiting_) return DropReason::kOutOfSequence;
   Retry(host, QpCounter::kImpliedNaks);
   return DropReason::kOutOfSequence;
@@ -250,6 +254,10 @@ DropReason Requester<Host>::HandleNak(Host& host, TimeNs now, Psn psn, uint8_t c
   }
   if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
   if (una_ != psn || context_.error_pending) return DropReason::kNone;
+  if (IsAnswerToProbe()) {
+    host.Count(QpCounter::kPacketSequenceErrors);
+    return DropReason::kNone;
+  }
   if (recovering_ || rnr_waiting_) return DropReason::kStaleAcknowledge;
   Retry(host, QpCounter::kPacketSequenceErrors);
   return DropReason::kNone;
@@ -311,6 +319,7 @@ void Requester<Host>::Retry(Host& host, QpCounter reason) {
   }
   --retries_left_;
   recovering_ = true;
+  probed_tail_ = false;
   if (context_.adapts) NarrowWindow();
   Rewind();
   deadline_ = kNever;  // armed by the first retransmission

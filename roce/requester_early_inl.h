@@ -79,7 +79,9 @@ EarlyAction Requester<Host>::ContinueKept(TimeNs now) {
   if (!FindMissing(missing)) missing = sent_end_;
   if (missing == state.missing_response) return EarlyAction::kNone;
   if (const ReorderWindow::Gap* gap = state.responses.Missing(); gap != nullptr && gap->asks != 0) {
-    state.responder.NoteAnswer(now - gap->asked_at, gap->asks);
+    if (!gap->is_coming) state.responder.NoteAnswer(now - gap->asked_at, gap->asks);
+    state.responses.NoteComing(now +
+                               state.responder.AnswerNs(context_.config.limits.reorder_wait_ns));
   }
   state.responses.Advance(missing);
   state.acknowledged_ahead &= Distance(missing, state.acknowledged_end) > 0;

@@ -111,6 +111,11 @@ void Requester<Host>::AskForResponses(Host& host, TimeNs now) {
   if (rnr_waiting_ || missing == nullptr || now >= missing->since + wait_ns + kLongestKeptNs) {
     return ForgetKept();
   }
+  // The peer cannot answer what was not sent yet.
+  if (repeating_ && state.rereads.Next(send_psn_).has_value()) {
+    state.response_deadline = std::min(now + wait_ns, missing->since + wait_ns + kLongestKeptNs);
+    return;
+  }
   if (missing->asks >= kMostAsks) state.responder.NoteSilence();
   const bool is_ignored = missing->asks >= kMostAsks || state.responder.is_deaf();
   state.responses.Ask(now, wait_ns, state.responder.AnswerNs(wait_ns));
@@ -158,6 +163,19 @@ void Requester<Host>::ProbeTail() {
   probe.Add(last);
   send_psn_ = sent_end_;
   Repeat(una_, probe);
+  probed_tail_ = true;
+}
+
+// Whether a plain or an implied NAK answers the probe: then everything is sent again. The timeout
+// before the probe has used up a retry for it.
+template <class Host>
+bool Requester<Host>::IsAnswerToProbe() {
+  if (!probed_tail_ || !recovering_ || rnr_waiting_) [[likely]]
+    return false;
+  probed_tail_ = false;
+  Rewind();
+  deadline_ = kNever;
+  return true;
 }
 
 // Moves on to the next packet that the peer asks for, or to where sending goes on.
@@ -199,7 +217,9 @@ void Requester<Host>::SkipAcknowledged() {
 template <class Host>
 void Requester<Host>::NarrowOnce() {
   ReorderState& state = *context_.reorder;
-  if (Distance(una_, state.narrowed_until) > 0) return;
+  // The mark means something within the window only: PSNs wrap.
+  const uint32_t until = StepsForward(una_, state.narrowed_until);
+  if (until != 0 && until <= StepsForward(una_, sent_end_)) return;
   state.narrowed_until = sent_end_;
   doubling_end_ = std::max(window_ / 2, 2U);
   SetWindow(doubling_end_);

@@ -231,12 +231,16 @@ void Responder<Host>::AskForMissing(TimeNs now) {
   const uint64_t wait_ns = context_.config.limits.reorder_wait_ns;
   const ReorderWindow::Gap missing = *state.requests.Missing();
   if (now >= missing.since + wait_ns + kLongestKeptNs) return ForgetKept();
+  if (nak_pending_) {  // the peer cannot answer what was not sent yet
+    state.request_deadline = std::min(now + wait_ns, missing.since + wait_ns + kLongestKeptNs);
+    return;
+  }
   state.requests.Ask(now, wait_ns, state.requester.AnswerNs(wait_ns));
   if (missing.asks >= kMostAsks && !gap_reported_) {
     state.requester.NoteSilence();
     all_kept_ = true;
     AskForExpected();
-  } else if (!nak_pending_) {
+  } else {
     SetNak(expected_, Aeth::Nak(msn_, NakCode::kPsnSequenceError).syndrome);
     nak_is_selective_ = true;
   }
@@ -251,7 +255,8 @@ void Responder<Host>::NoteRepeated(TimeNs now) {
   const ReorderWindow::Gap* missing = state.requests.Missing();
   if (missing == nullptr || missing->asks == 0) return;
   acks_kept_ = true;
-  state.requester.NoteAnswer(now - missing->asked_at, missing->asks);
+  if (!missing->is_coming) state.requester.NoteAnswer(now - missing->asked_at, missing->asks);
+  state.requests.NoteComing(now + state.requester.AnswerNs(context_.config.limits.reorder_wait_ns));
 }
 
 template <class Host>

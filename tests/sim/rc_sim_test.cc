@@ -20,7 +20,7 @@ using roce::CompletionStatus;
 using roce::QpState;
 
 // Seeds that once failed.
-constexpr uint64_t kRegressions[] = {0};
+constexpr uint64_t kRegressions[] = {0, 207841, 221836, 305285, 507383, 726633, 801191};
 
 // Events that the faults must cause in some of the runs.
 constexpr roce::QpCounter kMustHappen[] = {

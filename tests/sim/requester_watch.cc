@@ -41,9 +41,13 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
   }
   const Position end = request->is_read ? requests_->EndOfRead(at, packet) : at + 1;
   if (IsReread(*request, at, end)) return NoteReread(now, *request, at, end);
-  const bool may_go_on = at == may_go_back_to_;
-  may_go_back_to_ = may_go_on && at == next_ ? std::min(end, request->end) : -1;
-  if (may_go_on && at != next_) TakeGoBack(at);
+  const bool may_go_on = may_go_back_to_.contains(at);
+  may_go_back_to_.clear();
+  if (may_go_on && at != next_) {
+    TakeGoBack(at);
+  } else if (may_go_on) {
+    may_go_back_to_.insert(end);
+  }
   if (at != next_) {
     if (auto wrong = CheckRewind(now, at)) return wrong;
   }
@@ -66,6 +70,7 @@ std::optional<std::string> RequesterWatch::NoteRequest(TimeNs now, const roce::P
     return "the window is full, and no packet in it asks for an ACK";
   }
   must_send_ = false;
+  kept_since_request_ = kept_ != 0;
   if (timer_start_ == kNever) timer_start_ = now;
   if (!repeats_.empty()) SeekRepeat(next_);
   return std::nullopt;
@@ -82,15 +87,17 @@ std::optional<std::string> RequesterWatch::NoteReread(TimeNs now, const Expected
                                                       Position at, Position end) {
   if (at - unacknowledged_ >= connection_.limits.window_packets) return "beyond the window";
   if (timer_start_ == kNever) timer_start_ = now;
-  const bool may_go_on = at == may_go_back_to_;
+  const bool may_go_on = may_go_back_to_.erase(at) != 0;
   if (at == unacknowledged_) may_go_back_since_ = now;
-  const bool may_go_back = (at == unacknowledged_ || may_go_on) && end == request.end;
-  may_go_back_to_ = may_go_back ? end : -1;
-  may_recover_ |= may_go_back;
+  if ((at == unacknowledged_ || may_go_on) && end == request.end) {
+    may_go_back_to_.insert(end);
+    may_recover_ = true;
+    ++possible_retries_;
+  }
   return std::nullopt;
 }
 
-// The packet before this one has gone back.
+// The requester has gone back: `at` is the second packet that it sends again.
 void RequesterWatch::TakeGoBack(Position at) {
   ++retries_;
   GoBack();
@@ -108,7 +115,9 @@ void RequesterWatch::SeekRepeat(Position from) {
 // The timer runs at most four times as long as requested (9.7.6.1.3).
 bool RequesterWatch::IsLate(TimeNs now) const {
   const TimeNs timeout = timeout_ns();
-  return timer_start_ != kNever && timeout != kNever && now > timer_start_ + 4 * timeout;
+  if (timer_start_ == kNever || timeout == kNever) return false;
+  const TimeNs start = may_recover_ ? std::max(timer_start_, may_go_back_since_) : timer_start_;
+  return now > start + 4 * timeout;
 }
 
 // Go-back-N without a NAK requires a timeout, after at least the requested time (9.7.6.1.3).
@@ -120,19 +129,26 @@ std::optional<std::string> RequesterWatch::CheckRewind(TimeNs now, Position at) 
            std::to_string(unacknowledged_);
   }
   const TimeNs timeout = timeout_ns();
-  const bool gave_up_missing = (kept_ != 0 && !recovering_ && rnr_end_ == kNever) || may_rewind_;
+  const bool gave_up_missing =
+      (kept_since_request_ && !recovering_ && rnr_end_ == kNever) || may_rewind_;
   if (gave_up_missing) {
-    // A response that others have overtaken counts as lost, as for an implied NAK (9.7.5).
+    // A response that others have overtaken counts as lost, as for an implied NAK (9.7.5). It may
+    // have come since.
   } else if (timer_start_ == kNever || timeout == kNever || now - timer_start_ < timeout) {
     return name + " again without a NAK and before the timeout";
   }
   if (IsLate(now)) return name + " again after more than four timeouts (9.7.6.1.3)";
-  if (retries_ == connection_.retry_count) return "more retries than retry_cnt (9.9.2)";
-  ++retries_;
+  const bool answers_probe = may_rewind_ && probed_tail_;  // the probe was a retry for both
+  if (!answers_probe && retries_ == connection_.retry_count) {
+    return "more retries than retry_cnt (9.9.2)";
+  }
+  if (!answers_probe) ++retries_;
   GoBack();
   if (!is_probe) return std::nullopt;
   repeats_ = {at};
   resume_ = sent_end_;
+  // A NAK that is not selective makes it go back.
+  probed_tail_ = may_recover_ = true;
   return std::nullopt;
 }
 
@@ -201,6 +217,7 @@ std::optional<std::string> RequesterWatch::NoteResponse(TimeNs now, const roce::
 // It acknowledges the requests before the first one whose response is missing.
 void RequesterWatch::NoteKept(TimeNs now, const roce::Packet& packet, int change) {
   kept_ += change;
+  kept_since_request_ |= kept_ != 0;
   const Position at = requests_->Locate(packet.psn, unacknowledged_);
   Position reached = unacknowledged_;
   for (; change >= 0 && reached < at; reached = requests_->Find(reached)->end) {
@@ -259,10 +276,14 @@ void RequesterWatch::HandleSelectiveNak(TimeNs now, Position at, const roce::Pac
   if (rnr_end_ != kNever) return;
   if (repeats_.empty() && next_ == unacknowledged_) return;
   if (repeats_.empty()) resume_ = next_;
+  repeats_.erase(repeats_.begin(), repeats_.lower_bound(at));  // have arrived
   for (uint32_t i = 0; i < roce::MissingEth::kPsns; ++i) {
     if (packet.ext.missing.Has(i) && at + i < sent_end_) repeats_.insert(at + i);
   }
-  if (repeats_.empty()) return;
+  if (repeats_.empty()) {
+    next_ = resume_;
+    return;
+  }
   next_ = *repeats_.begin();
   must_send_ |= next_ == unacknowledged_;
 }
@@ -308,9 +329,12 @@ void RequesterWatch::Progress(TimeNs now, Position end) {
   } else {
     SeekRepeat(end);
   }
-  may_recover_ = may_rewind_ = false;
-  if (may_go_back_to_ >= 0) may_go_back_to_ = std::max(may_go_back_to_, end);
-  retries_ = rnr_retries_ = 0;
+  may_recover_ = may_rewind_ = probed_tail_ = false;
+  const auto acknowledged = may_go_back_to_.lower_bound(end);
+  const bool may_go_on = acknowledged != may_go_back_to_.begin();
+  may_go_back_to_.erase(may_go_back_to_.begin(), acknowledged);
+  if (may_go_on) may_go_back_to_.insert(end);
+  retries_ = possible_retries_ = rnr_retries_ = 0;
   recovering_ = must_send_ = false;
   rnr_end_ = kNever;
   timer_start_ = next_ == end ? kNever : now;
@@ -318,7 +342,7 @@ void RequesterWatch::Progress(TimeNs now, Position end) {
 
 void RequesterWatch::GoBack() {
   repeats_.clear();
-  may_recover_ = may_rewind_ = false;
+  may_recover_ = may_rewind_ = probed_tail_ = false;
   next_ = asked_until_ = unacknowledged_;
   recovering_ = true;
   must_send_ = true;
@@ -371,7 +395,7 @@ std::optional<std::string> RequesterWatch::CheckFailure(TimeNs now, CompletionSt
   }
   if (status != CompletionStatus::kRetryExceeded || exhausted_) return std::nullopt;
   if (kept_ != 0 && retries_ == connection_.retry_count) return std::nullopt;
-  if (retries_ != connection_.retry_count && !MayBeHeldBack()) {
+  if (retries_ + possible_retries_ < connection_.retry_count && !MayBeHeldBack()) {
     return "fewer retries than retry_cnt (9.9.2)";
   }
   if (IsLate(now)) return "gives up after more than four timeouts (9.7.6.1.3)";

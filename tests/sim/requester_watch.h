@@ -70,10 +70,11 @@ class RequesterWatch {
   Position sent_end_ = 0;        // end of all requests, and READ responses, sent so far
   std::set<Position> repeats_;   // selective repeat: all that must be sent again
   Position resume_ = 0;          // then sending goes on here
-  // After a repeated request for the oldest missing response, which may also begin a go-back-N.
-  Position may_go_back_to_ = -1;
+  // What comes next if a repeated request for the oldest missing response has begun a go-back-N.
+  std::set<Position> may_go_back_to_;
   bool may_recover_ = false;  // it was one, so that further NAKs may report the same loss
   bool may_rewind_ = false;   // such a NAK has come
+  bool probed_tail_ = false;  // the first timeout has repeated the last packet alone
   Position shown_until_ = 0;  // responses before it are missing, as selective NAKs show
   roce::TimeNs may_go_back_since_ = 0;
   Position asked_until_ = 0;  // end of the last packet with AckReq since the last go-back
@@ -81,16 +82,18 @@ class RequesterWatch {
   roce::TimeNs timer_start_ = roce::kNever;  // of the acknowledgement timer; kNever: off
   roce::TimeNs rnr_end_ = roce::kNever;      // of the wait after an RNR NAK; kNever: none
   uint32_t retries_ = 0;                     // since the last progress
+  uint32_t possible_retries_ = 0;            // requests that may have begun a go-back since then
   uint32_t rnr_retries_ = 0;
-  bool recovering_ = false;     // after a go-back: further NAKs report the same loss
-  bool must_send_ = false;      // after a go-back: the retransmission must follow
-  bool exhausted_ = false;      // learned of a loss without a retry left
-  bool rnr_exhausted_ = false;  // got an RNR NAK without a retry left
-  bool is_refused_ = false;     // got a fatal NAK
-  bool obeys_credits_ = false;  // once the peer has given some (9.7.7.2)
-  uint32_t credit_limit_ = 0;   // most receives that requests may take then
-  Position probe_ = -1;         // the request that was started without a credit
-  int kept_ = 0;                // early responses
+  bool recovering_ = false;          // after a go-back: further NAKs report the same loss
+  bool must_send_ = false;           // after a go-back: the retransmission must follow
+  bool exhausted_ = false;           // learned of a loss without a retry left
+  bool rnr_exhausted_ = false;       // got an RNR NAK without a retry left
+  bool is_refused_ = false;          // got a fatal NAK
+  bool obeys_credits_ = false;       // once the peer has given some (9.7.7.2)
+  uint32_t credit_limit_ = 0;        // most receives that requests may take then
+  Position probe_ = -1;              // the request that was started without a credit
+  int kept_ = 0;                     // early responses
+  bool kept_since_request_ = false;  // some were, after the last request packet
   size_t completions_ = 0;
   bool has_failed_ = false;
 };

@@ -143,6 +143,29 @@ TEST_F(SelectiveResponder, TellsAPeerThatDoesNotAnswerToGoBack) {
   EXPECT_EQ(node_.now, begin + kWaitNs);
 }
 
+TEST_F(SelectiveResponder, ANakThatIsNotSentYetCountsOnce) {
+  Receive({0, 3});
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(node_.PassTimeout());
+  const auto packets = node_.PollAll();
+  ASSERT_EQ(packets.size(), 1u);
+  EXPECT_EQ(MissingOf(packets[0]), (Numbers{0, 1}));
+}
+
+TEST_F(SelectiveResponder, DoesNotAskAgainForAGapThatIsBeingFilled) {
+  Receive({0, 12});
+  EXPECT_EQ(MissingOf(AfterTimeout()).size(), 11u);
+  for (uint32_t i = 1; i < 12; ++i) {
+    node_.now += 500'000;
+    if (node_.qp.NextTimeout() <= node_.now) node_.qp.HandleTimeout(node_.host, node_.now);
+    Receive({i});
+    for (const WirePacket& packet : node_.PollAll()) {
+      EXPECT_TRUE(MissingOf(packet).empty()) << i;
+      EXPECT_EQ(packet.tx.ext.aeth.kind(), AethKind::kAck) << i;
+    }
+  }
+  EXPECT_EQ(node_.host.count(QpCounter::kSequenceNaksSent), 0u);
+}
+
 TEST_F(SelectiveResponder, KeepsAskingAPeerThatHasAnswered) {
   Receive({0, 2});
   AfterTimeout();
@@ -355,6 +378,21 @@ TEST_F(SelectiveRequester, TheFirstTimeoutRepeatsTheLastPacketTheNextOneAll) {
   ASSERT_TRUE(node_.PassTimeout());
   EXPECT_EQ(Psns(node_.PollAll()), (Numbers{0, 1, 2, 3, 4, 7, 8}));
   EXPECT_EQ(node_.host.count(QpCounter::kAckTimeouts), 2u);
+}
+
+TEST_F(SelectiveRequester, APlainNakThatAnswersTheProbeGoesBackAtOnce) {
+  NodeOptions options = Selective();
+  options.retry_count = 1;
+  Node node(options);
+  Send(node);
+  ASSERT_TRUE(node.PassTimeout());
+  EXPECT_EQ(Psns(node.PollAll()), (Numbers{8}));
+  node.Receive(MakeNak(kSqPsn, NakCode::kPsnSequenceError));
+  EXPECT_EQ(Psns(node.PollAll()), (Numbers{0, 1, 2, 3, 4, 7, 8}));
+  EXPECT_EQ(node.host.count(QpCounter::kAckTimeouts), 1u);
+  node.Receive(MakeNak(kSqPsn, NakCode::kPsnSequenceError));
+  EXPECT_TRUE(node.PollAll().empty()) << "of the same loss";
+  EXPECT_TRUE(node.host.send_completions.empty()) << "no retry is left, and none was needed";
 }
 
 TEST_F(SelectiveRequester, WithAReadAtTheEndATimeoutGoesBack) {
