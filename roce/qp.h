@@ -69,6 +69,9 @@ class Qp {
   // are sent.
   ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
   void Query(QpAttributes& out) const;
+  // The peer has agreed to repeat selectively (ECE). In RTR, and of RC with a ReorderState only.
+  // RESET returns to what the limits say.
+  void UseSelectiveRepeat();
 
   // `packet` is addressed to this QP. The owner has checked its P_Key and addresses.
   PacketEffects HandlePacket(Host& host, TimeNs now, const Packet& packet);
@@ -174,6 +177,7 @@ class Qp {
   bool MustFlush(Host& host);
   void EnterState(Host& host, QpState from, QpState to);
   void Clear();
+  bool CanRepeatSelectively() const;
   void EnterError(Host& host);
   void EnterSendError(Host& host);
   void ContinueFlush(Host& host);

@@ -44,8 +44,6 @@ void Qp<Host>::Setup(const QpConfig& config, size_t resources, ReorderState* reo
   context_.adapts = congestion_ != nullptr && IsConnected(config.type);
   if (context_.IsReliable()) context_.reorder = reorder;
   assert(context_.reorder == nullptr || config.limits.reorder_wait_ns != 0);
-  context_.selective =
-      context_.reorder != nullptr && config.limits.selective_repeat && config.type == QpType::kRc;
   Clear();
 }
 
@@ -164,8 +162,20 @@ void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
 }
 
 template <class Host>
+bool Qp<Host>::CanRepeatSelectively() const {
+  return context_.reorder != nullptr && type() == QpType::kRc;
+}
+
+template <class Host>
+void Qp<Host>::UseSelectiveRepeat() {
+  assert(state() == QpState::kRtr && CanRepeatSelectively());
+  context_.selective = true;
+}
+
+template <class Host>
 void Qp<Host>::Clear() {
   context_.attributes = QpAttributes();
+  context_.selective = context_.config.limits.selective_repeat && CanRepeatSelectively();
   SetPathMtu(context_.attributes.path_mtu);
   context_.error_pending = false;
   context_.send_error_pending = false;

@@ -275,6 +275,7 @@ class Session {
                             Reply& reply);
   absl::Status ModifyQp(const Request& request, const FdsPointer& fds, Reply& reply);
   // `values` are checked; `path` is null without an address vector.
+  absl::Status CheckEce(const roci_abi_modify_qp_request& modify, roce::QpType type) const;
   absl::Status ApplyModify(const roci_abi_modify_qp_request& modify,
                            const roce::QpAttributes& values, const roce::Path* path, Reply& reply);
   absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);

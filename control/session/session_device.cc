@@ -80,6 +80,9 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
                       ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF |
                       ROCI_ABI_FEATURE_PATH_WAITS;
+  if (device.config().reorder != ReorderUse::kGoBackN) {
+    response.features |= ROCI_ABI_FEATURE_SELECTIVE_REPEAT;
+  }
   response.session = number_;
   response.doorbell_size = static_cast<uint32_t>(shard_->doorbell_bytes());
   response.memory_policy = MemoryPolicy();

@@ -189,6 +189,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   }
   status = StatusOfModify(
       roce::CheckAttributeValues(wanted, modify.mask, TransportLimits().ForAttributes()));
+  if (status.ok()) status = CheckEce(modify, record->type);
   if (!status.ok()) return status;
   if (!(modify.mask & roce::kAttrAddressVector)) {
     return ApplyModify(modify, wanted, nullptr, reply);
@@ -208,13 +209,26 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
       reply);
 }
 
+// Options that the peer has agreed to count from RTR on.
+absl::Status Session::CheckEce(const roci_abi_modify_qp_request& modify, roce::QpType type) const {
+  if (modify.attr.ece_options == 0) return absl::OkStatus();
+  const bool starts = (modify.mask & roce::kAttrState) != 0 &&
+                      modify.attr.state == static_cast<uint32_t>(roce::QpState::kRtr);
+  const bool is_possible =
+      type == roce::QpType::kRc && device_->config().reorder != ReorderUse::kGoBackN;
+  if (!starts || !is_possible || modify.attr.ece_options != ROCI_ABI_ECE_SELECTIVE_REPEAT) {
+    return absl::InvalidArgumentError("options that the device did not offer (ECE)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Session::ApplyModify(const roci_abi_modify_qp_request& modify,
                                   const roce::QpAttributes& values, const roce::Path* path,
                                   Reply& reply) {
   QpRecord* record = qps_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
-  const dataplane::ModifiedQueuePair modified =
-      shard_->Do(dataplane::ModifyQueuePair{*record->qp, values, modify.mask, path});
+  const dataplane::ModifiedQueuePair modified = shard_->Do(dataplane::ModifyQueuePair{
+      *record->qp, values, modify.mask, path, modify.attr.ece_options != 0});
   const absl::Status status = StatusOfModify(modified.result);
   if (!status.ok()) return status;
   std::optional<roci_abi_ah_attr>& address = AddressOf(*record);

@@ -104,6 +104,8 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,
                             const roce::QpAttributes& attributes, uint32_t mask,
                             const roce::Path* path);
+  // See roce::Qp.
+  void UseSelectiveRepeat(const OnShard&) { core_.UseSelectiveRepeat(); }
   void SetPath(const OnShard&, const roce::Path& path) {
     path_.Use(path, /*answers_marks=*/lane().congestion && roce::IsConnected(type()));
   }

@@ -220,6 +220,7 @@ struct ModifyQueuePair {  // -> ModifiedQueuePair
   const roce::QpAttributes& attributes;
   uint32_t mask;
   const roce::Path* path = nullptr;  // the resolved address vector if `mask` has kAttrAddressVector
+  bool use_selective_repeat = false;  // to RTR: see roce::Qp::UseSelectiveRepeat
 };
 struct ModifiedQueuePair {
   roce::ModifyResult result;

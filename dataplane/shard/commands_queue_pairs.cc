@@ -77,6 +77,9 @@ ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
     const bool has_effects =
         result == roce::ModifyResult::kOk || result == roce::ModifyResult::kMustFlush;
     if (has_effects) worker.ScheduleVisit(qp);
+    if (result == roce::ModifyResult::kOk && command.use_selective_repeat) {
+      qp.UseSelectiveRepeat(shard);
+    }
     return ModifiedQueuePair{result, qp.core(shard).state()};
   };
   ModifiedQueuePair modified = CallBetweenCopies(modify);

@@ -44,12 +44,16 @@ class ReorderTest(unittest.TestCase):
         self.addCleanup(pair.kill)
         self.assertEqual(pair.connect().result(), '', command)
 
-    def run_rping(self):
-        server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', '50', '-S', '60000', '-V')
+    def start_rping(self, count):
+        server = self.daemon.start('rping', '-s', '-a', ADDRESSES[0], '-C', str(count), '-S', '60000', '-V')
         self.addCleanup(server.kill)
         self.assertTrue(await_(lambda: any(each['state'] == 'listen' for each in self.daemon.show('connections'))))
-        client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', '50', '-S', '60000', '-V')
+        client = self.daemon.start('rping', '-c', '-a', ADDRESSES[0], '-I', ADDRESSES[1], '-C', str(count), '-S', '60000', '-V')
         self.addCleanup(client.kill)
+        return server, client
+
+    def run_rping(self):
+        server, client = self.start_rping(50)
         output, _ = client.communicate(timeout=LIMIT_S)
         self.assertTrue(ended_well(client.returncode, output), (client.returncode, output))
         server.communicate(timeout=LIMIT_S)
@@ -128,6 +132,22 @@ class ReorderTest(unittest.TestCase):
                 if reorder[0] == 'selective':  # the server's device
                     self.assertGreater(self.count('selective_naks_sent'), 0)
                     self.assertGreater(self.count('sequence_naks_sent'), 0)
+                self.daemon.stop()
+
+    def test_ends_that_tolerate_agree_on_it_through_the_connection_manager(self):
+        for reorder in (('tolerate', 'tolerate'), ('tolerate', 'selective'), ('tolerate', 'go_back_n')):
+            with self.subTest(reorder=reorder):
+                self.start('--loss', '1%', reorder=reorder, wait_us=5000)
+                programs = self.start_rping(1000000)
+                self.assertTrue(await_(lambda: [qp['state'] for qp in self.daemon.show('qps')] == ['RTS', 'RTS']))
+                shown = {qp['device']: qp['selective_repeat'] for qp in self.daemon.show('qps')}
+                agrees = reorder[1] != 'go_back_n'
+                self.assertEqual(shown, {'roci0': agrees, 'roci1': agrees})
+                if agrees:
+                    self.assertTrue(await_(lambda: self.count('selective_naks_received') > 0))
+                for program in programs:
+                    self.assertIsNone(program.poll())
+                    program.kill()
                 self.daemon.stop()
 
     def test_queue_pairs_show_it(self):

@@ -320,6 +320,8 @@ TEST_F(SessionTest, AddressVectorsWithoutAPath) {
   EXPECT_EQ(refused([](auto& a) { a.ah.dgid[13] = 1; }), ENETUNREACH) << "10.1.0.2: no gateway";
   EXPECT_EQ(refused([](auto& a) { a.path_mtu = 6; }), EINVAL);
   EXPECT_EQ(refused([](auto& a) { a.max_dest_rd_atomic = 200; }), EINVAL);
+  EXPECT_EQ(refused([](auto& a) { a.ece_options = ROCI_ABI_ECE_SELECTIVE_REPEAT; }), EINVAL)
+      << "the device goes back N";
   EXPECT_EQ(session_.Modify(qp, kRtrMask, RtrAttr(2)), 0) << "still in INIT after the refusals";
   EXPECT_EQ(session_.Modify(qp, 1 << 25, RtrAttr(2)), EINVAL) << "a rate limit before RTS";
   EXPECT_EQ(session_.Modify(qp + 1, kRtrMask, RtrAttr(2)), ENOENT);

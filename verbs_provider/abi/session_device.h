@@ -38,6 +38,9 @@ struct roci_abi_memory_proof {
 // roci_abi_doorbells::paths has changed, and from time to time, since a failure changes nothing. (A
 // side without this feature expects one answer, after up to 3.15 s.)
 #define ROCI_ABI_FEATURE_PATH_WAITS 16u
+// Set by the daemon if the device can repeat selectively: a MODIFY_QP to RTR may have
+// ROCI_ABI_ECE_SELECTIVE_REPEAT.
+#define ROCI_ABI_FEATURE_SELECTIVE_REPEAT 32u
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;

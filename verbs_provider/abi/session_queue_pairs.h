@@ -63,6 +63,11 @@ struct roci_abi_ah_attr {
 };
 ROCI_ABI_ASSERT(sizeof(struct roci_abi_ah_attr) == 32);
 
+// Options of ibv_ece (ibv_set_ece(3)) with this device's vendor.
+//
+// RC: lost packets are repeated alone (selective repeat).
+#define ROCI_ABI_ECE_SELECTIVE_REPEAT 1u
+
 // Fields and meanings of struct ibv_qp_attr (ibv_modify_qp(3)).
 struct roci_abi_qp_attr {
   uint32_t state;
@@ -94,7 +99,7 @@ struct roci_abi_qp_attr {
   uint8_t rnr_retry;
   uint8_t alt_port;
   uint8_t alt_timeout;
-  uint8_t reserved;
+  uint8_t ece_options;  // MODIFY_QP to RTR: agreed with the peer, ROCI_ABI_ECE_*; otherwise 0
   uint32_t rate_limit_kbps;
   uint32_t rate_burst_bytes;  // with the rate limit; 0: the daemon chooses
 };

@@ -123,6 +123,7 @@ int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, R
   session->number = response.session;
   session->auto_inline = response.auto_inline;
   session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
+  session->repeats_selectively = (response.features & ROCI_ABI_FEATURE_SELECTIVE_REPEAT) != 0;
   session->fills_checksums = (response.features & ROCI_ABI_FEATURE_IP_CHECKSUM) != 0;
   session->num_comp_vectors = response.num_comp_vectors;
   session->memory_policy = PolicyOf(response.memory_policy);

@@ -119,6 +119,7 @@ struct Srq {
 /// `sq` and `rq` of an XRC target queue pair, and `rq` of a queue pair with a shared receive queue,
 /// accept no requests.
 struct Qp {
+  static constexpr uint32_t kEceNotSet = UINT32_MAX;
   verbs_qp vqp;  // first
   VerbsSession* session;
   MemorySource source;
@@ -126,6 +127,8 @@ struct Qp {
   /// 0 if the QP's state accepts posts, else the error that every post returns: EINVAL.
   std::atomic<int> send_refusal{EINVAL};
   std::atomic<int> recv_refusal{EINVAL};
+  /// What ibv_set_ece has set since the last RESET, of what the device offers.
+  std::atomic<uint32_t> ece_options{kEceNotSet};
   int sq_sig_all;
   ibv_qp_cap cap;  // granted
   SendQueue sq;

@@ -292,10 +292,16 @@ int ModifyQp(ibv_qp* ibqp, ibv_qp_attr* attr, int mask) {
   request.handle = ibqp->handle;
   request.mask = static_cast<uint32_t>(mask);
   request.attr = ToAbi(*attr, request.mask);
+  if ((mask & IBV_QP_STATE) != 0 && attr->qp_state == IBV_QPS_RTR) {
+    request.attr.ece_options = AgreedEce(*qp);
+  }
   const int error = CallWithPath(qp->session, ROCI_ABI_MODIFY_QP, &request, &response);
   if (error != 0) return error;
   const auto state = static_cast<ibv_qp_state>(response.state);
-  if ((mask & IBV_QP_STATE) != 0 && state == IBV_QPS_RESET) EmptyQueues(qp);
+  if ((mask & IBV_QP_STATE) != 0 && state == IBV_QPS_RESET) {
+    EmptyQueues(qp);
+    qp->ece_options = Qp::kEceNotSet;
+  }
   NoteState(qp, state);
   return 0;
 }

@@ -6,6 +6,7 @@
 
 namespace roci::provider {
 
+struct Qp;
 struct VerbsSession;
 
 // context.cc
@@ -71,8 +72,12 @@ int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init);
 int ModifyRateLimit(ibv_qp* ibqp, ibv_qp_rate_limit_attr* limit);
 int DestroyQp(ibv_qp* qp);
+
+// ece.cc
 int QueryEce(ibv_qp* qp, ibv_ece* ece);
 int SetEce(ibv_qp* qp, ibv_ece* ece);
+/// ROCI_ABI_ECE_*, for MODIFY_QP to RTR.
+uint8_t AgreedEce(const Qp& qp);
 
 // post.cc
 int PostSend(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);

@@ -519,6 +519,22 @@ TEST_F(SelectiveRequester, IgnoresWhatItDidNotAgreeOn) {
   }
 }
 
+TEST_F(SelectiveRequester, MayAgreeOnItWithThePeer) {
+  Node other{Tolerant()};
+  for (const bool agreed : {true, false}) {
+    EXPECT_EQ(other.Modify(QpState::kReset), ModifyResult::kOk);
+    other.BringTo(QpState::kRtr);
+    if (agreed) other.qp.UseSelectiveRepeat();
+    other.BringTo(QpState::kRts);
+    Send(other);
+    EXPECT_EQ(other.Receive(MakeSelectiveNak(kSqPsn + 2, {0})),
+              agreed ? DropReason::kNone : DropReason::kUnexpectedOpcode);
+    QpDebug debug;
+    other.qp.Describe(other.now, debug);
+    EXPECT_EQ(debug.selective_repeat, agreed);
+  }
+}
+
 TEST_F(SelectiveRequester, RefusesOtherSyndromesInASelectiveNak) {
   Send(node_);
   for (const Aeth aeth : {Aeth::Ack(Msn(1)), Aeth::RnrNak(Msn(1), 1),
