@@ -1,27 +1,67 @@
 #include "tools/judge/own_copies.h"
 
+#include <functional>
+#include <string_view>
+
 #include "roce/headers.h"
 
 namespace roci::tools::judge {
+namespace {
 
-// An adapter sends with its own source addresses only, and no other host uses them: a received
-// frame with such an address has come back. The sent frame is always captured first.
+uint64_t NumberOf(const roce::Mac& address) {
+  uint64_t number = 0;
+  for (const uint8_t byte : address.bytes) number = number << 8 | byte;
+  return number;
+}
+
+// Equal for equal frames of an interface.
+uint64_t HashOf(const CaptureRecord& record, uint32_t interface) {
+  const auto* begin = reinterpret_cast<const char*>(record.bytes.data());
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  return std::hash<std::string_view>()({begin, record.bytes.size()}) ^ interface * kOdd;
+}
+
+}  // namespace
+
+// The source address alone does not tell: a raw packet queue pair, or a replayed frame, may send
+// with a peer's. The sent frame is always captured first.
 bool OwnCopies::IsCopy(const CaptureRecord& record, uint32_t interface) {
   if (record.direction == Direction::kUnknown || record.link_type != kLinkTypeEthernet ||
       record.bytes.size() < roce::EthernetHeader::kBytes) {
     return false;
   }
-  uint64_t source = 0;
-  for (const uint8_t byte : roce::EthernetHeader::Load(record.bytes.data()).src.bytes) {
-    source = source << 8 | byte;
+  const roce::EthernetHeader header = roce::EthernetHeader::Load(record.bytes.data());
+  const Sender source{interface, NumberOf(header.src)};
+  if (record.direction != Direction::kOut) {
+    return IsKnown(source) && TakeSent(HashOf(record, interface));
   }
-  const Sender sender{interface, source};
-  const bool is_out = record.direction == Direction::kOut;
-  const bool is_known = sender == last_ || senders_.contains(sender);
-  if (is_known) last_ = sender;
-  if (!is_out) return is_known;
-  if (!is_known && senders_.size() < kMostSenders) last_ = *senders_.insert(sender).first;
+  if (!IsKnown(source) && senders_.size() < kMostSenders) senders_.insert(source);
+  const bool may_return =
+      (header.dst.bytes[0] & 1) != 0 || IsKnown({interface, NumberOf(header.dst)});
+  if (may_return) NoteSent(HashOf(record, interface));
   return false;
+}
+
+bool OwnCopies::IsKnown(const Sender& sender) {
+  if (sender == last_) return true;
+  if (!senders_.contains(sender)) return false;
+  last_ = sender;
+  return true;
+}
+
+void OwnCopies::NoteSent(uint64_t hash) {
+  if (hashes_.empty()) hashes_.resize(kMostFrames);
+  uint64_t& place = hashes_[sent_ % kMostFrames];
+  if (sent_ >= kMostFrames) open_.erase({place, sent_ - kMostFrames});
+  place = hash;
+  open_.insert({hash, sent_++});
+}
+
+bool OwnCopies::TakeSent(uint64_t hash) {
+  const auto oldest = open_.lower_bound({hash, 0});
+  if (oldest == open_.end() || oldest->first != hash) return false;
+  open_.erase(oldest);
+  return true;
 }
 
 }  // namespace roci::tools::judge

@@ -393,8 +393,26 @@ TEST(Judge, KeepsApartWhatOthersSend) {
   EXPECT_FALSE(is_copy(answer, Direction::kIn));
   EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn, 1)) << "another interface";
   EXPECT_TRUE(is_copy(talk.frames()[0], Direction::kIn));
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn)) << "a second copy";
   talk.frames()[0].bytes.resize(10);
   EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kIn));
+}
+
+// A replayed frame, or one of a raw packet queue pair, may have the peer's source address.
+TEST(Judge, FollowsAPeerWhoseAddressTheAdapterHasSentWith) {
+  Talk talk;
+  GoodTalk(talk);
+  Captured& of_peer = talk.frames()[3];
+  of_peer.bytes[6] = std::byte{2};
+  OwnCopies copies;
+  const auto is_copy = [&](Captured& frame, Direction direction) {
+    return copies.IsCopy(
+        {.link_type = kLinkTypeEthernet, .direction = direction, .bytes = frame.bytes}, 0);
+  };
+  EXPECT_FALSE(is_copy(talk.frames()[0], Direction::kOut));
+  EXPECT_FALSE(is_copy(of_peer, Direction::kOut)) << "replayed";
+  EXPECT_TRUE(is_copy(of_peer, Direction::kIn)) << "to the adapter itself";
+  EXPECT_FALSE(is_copy(of_peer, Direction::kIn)) << "of the peer";
 }
 
 // ---- Bounds ----
