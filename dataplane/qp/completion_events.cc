@@ -78,8 +78,18 @@ bool CompletionEvents::IsWanted(const CompletionQueue& cq, bool solicited) {
          (arm == ROCI_ABI_CQ_ARM_SOLICITED && (state.solicited_ || solicited));
 }
 
-bool CompletionEvents::IsWantedBy(const OnShard&, const CompletionQueue& cq, bool solicited) {
-  return IsWanted(cq, solicited);
+bool CompletionEvents::IsRaisedBy(const OnShard&, const CompletionQueue& cq, bool solicited,
+                                  bool is_first) {
+  const CompletionEventState& state = cq.event_state();
+  if (state.stalled_ || !IsWanted(cq, solicited)) return false;
+  if (state.moderation_.none()) {
+    const bool was_wanted = cq.arm() == ROCI_ABI_CQ_ARM_ANY ? !is_first : state.solicited_;
+    return !was_wanted;
+  }
+  // The entry that makes the count full, or wakes a program that waits for a solicited one then.
+  const uint32_t waiting = cq.producer() - state.unannounced_;
+  if (state.moderation_.count == 0 || waiting + 1 < state.moderation_.count) return false;
+  return waiting + 1 == state.moderation_.count || is_first || !IsWanted(cq);
 }
 
 // The queue leaves the lists of this burst, and seems to be in them to Write.

@@ -88,8 +88,9 @@ class CompletionEvents {
   void Stall(const OnShard&, CompletionQueue& cq, uint64_t until_ns);
   // Makes the withheld entries of a stalled queue visible; the next Flush sends their event.
   void EndStall(const OnShard& shard, CompletionQueue& cq);
-  // Whether an entry raises an event of `cq`. `solicited`: see NoteEntry.
-  static bool IsWantedBy(const OnShard&, const CompletionQueue& cq, bool solicited);
+  // Whether the next entry of `cq` raises its event, by itself and not by an earlier entry or a
+  // timer. `solicited`: see NoteEntry. `is_first`: no earlier entry of this burst is withheld.
+  static bool IsRaisedBy(const OnShard&, const CompletionQueue& cq, bool solicited, bool is_first);
   static constexpr uint64_t kNever = ~uint64_t{0};
   // When the next event that moderation holds back, or the next stalled queue, is due; nanoseconds,
   // as `now_ns`.

@@ -52,8 +52,12 @@ bool CompletionQueue::MakeRoom(const OnShard& shard) {
     consumer_ = consumer;
     return true;
   }
-  if (!ignore_overrun_) Overflow(shard);
+  LoseEntry(shard);
   return false;
+}
+
+void CompletionQueue::LoseEntry(const OnShard& shard) {
+  if (!ignore_overrun_) Overflow(shard);
 }
 
 void CompletionQueue::Overflow(const OnShard& shard) {

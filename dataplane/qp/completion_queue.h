@@ -81,7 +81,7 @@ class CompletionQueue {
                     const Change& change);
   // Whether the next entry raises an event, by itself and not by an earlier one of this burst.
   bool RaisesEvent(const OnShard& shard, bool solicited) const {
-    return !has_withheld_ && events_->IsWantedBy(shard, *this, solicited);
+    return events_->IsRaisedBy(shard, *this, solicited, /*is_first=*/!has_withheld_);
   }
   // As Write, for an entry that lacks only time and generation.
   void WriteEntry(const OnShard& shard, roci_abi_cqe filled, bool solicited, uint64_t now_ns);
@@ -97,6 +97,8 @@ class CompletionQueue {
   uint32_t& walked(const OnShard&) { return walked_; }
   // IBTA vol 1, 11.6.3.2: takes no more entries, and its queue pairs fail.
   void Overflow(const OnShard& shard);
+  // An entry finds no room: the queue overflows, unless it ignores that (IgnoreOverrun).
+  void LoseEntry(const OnShard& shard);
 
   // ---- Control thread
   // After kCopyFirst, until all visible entries are copied: copies `most` of them. The lcore goes

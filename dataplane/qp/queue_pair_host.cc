@@ -92,7 +92,7 @@ void QueuePairHost::WriteWithFaults(CompletionQueue& cq, roce::Completion comple
                                     const CompletionOwner& who, bool is_send) {
   const CompletionFaultSettings* const hit = FindFault(cq, completion);
   if (hit == nullptr) return cq.Write(OnThisShard(), completion, who, is_send, now_ns());
-  if (hit->overflows) return cq.Overflow(OnThisShard());
+  if (hit->overflows) return cq.LoseEntry(OnThisShard());
   if (hit->status != roce::CompletionStatus::kSuccess) {
     completion.status = hit->status;
     copy_state_.fault().Inject(is_send);

@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "dataplane/shard/worker.h"
 #include "tests/unit/dataplane/environment.h"
@@ -191,6 +193,8 @@ TEST_F(CompletionQueueTest, AQueueThatIsBrokenWithRoomTakesNoMoreEntries) {
 TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
   cq_.cq()->IgnoreOverrun();
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
+  node_.client().lcore().Call(
+      [&](const dataplane::OnShard& shard) { cq_.cq()->LoseEntry(shard); });  // by a fault
   EXPECT_FALSE(cq_.cq()->overflowed());
   roci_abi_async_event event{};
   EXPECT_LT(read(node_.async_socket(), &event, sizeof(event)), 0);
@@ -386,6 +390,42 @@ TEST_F(ModerationTest, AVisibleEntryIsCompleteAndFollowsItsEvent) {
   });
   if (looks == 0) GTEST_SKIP() << "processes may not be traced here";
   EXPECT_EQ(seen, 3u);
+}
+
+// Faults that lose an event are counted by it.
+TEST_F(ModerationTest, ExactlyTheEntryThatRaisesTheEventIsSaidToDoSo) {
+  struct Burst {
+    uint32_t count;  // of the moderation; 0: none
+    roci_abi_cq_arm arm;
+    std::vector<bool> solicited;  // of each entry
+    std::vector<bool> raises;
+  };
+  const Burst bursts[] = {
+      {0, ROCI_ABI_CQ_ARM_NONE, {true, true}, {false, false}},
+      {0, ROCI_ABI_CQ_ARM_ANY, {false, true}, {true, false}},
+      {0, ROCI_ABI_CQ_ARM_SOLICITED, {false, false}, {false, false}},
+      {0, ROCI_ABI_CQ_ARM_SOLICITED, {false, true, true}, {false, true, false}},
+      {2, ROCI_ABI_CQ_ARM_ANY, {false}, {false}},
+      {2, ROCI_ABI_CQ_ARM_ANY, {false, false}, {true, false}},
+      {2, ROCI_ABI_CQ_ARM_ANY, {false, false, false, false}, {false, true, false, false}},
+  };
+  for (const Burst& burst : bursts) {
+    Moderate(burst.count, 0);
+    moderated_->Arm(burst.arm);
+    const uint32_t before = Events();
+    std::vector<bool> raises;
+    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+      for (const bool solicited : burst.solicited) {
+        raises.push_back(moderated_->cq()->RaisesEvent(shard, solicited));
+        WriteHere(shard, *moderated_, 1, solicited);
+      }
+    });
+    EXPECT_EQ(raises, burst.raises);
+    EXPECT_EQ(Events() - before, std::ranges::count(raises, true));
+    roci_abi_cqe cqe;
+    while (moderated_->Poll(&cqe)) {
+    }
+  }
 }
 
 TEST_F(ModerationTest, APeriodEndsTheWait) {
