@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "control/device/call_faults.h"
 #include "dataplane/types/fault_settings.h"
+#include "roce/headers.h"
 #include "roce/types.h"
 #include "roce/work.h"
 #include "tools/commands.h"
@@ -191,8 +192,15 @@ std::optional<std::string> ReadFrame(const std::string& text) {
       std::fprintf(stderr, "roci: frame %s is cut, or not of Ethernet\n", text.c_str());
       return std::nullopt;
     }
+    const size_t bytes = record.bytes.size();
+    if (bytes < roce::EthernetHeader::kBytes || bytes > dataplane::Injection::kMostBytes) {
+      std::fprintf(stderr, "roci: frame %s has %zu bytes; one of %u to %zu can be replayed\n",
+                   text.c_str(), bytes, roce::EthernetHeader::kBytes,
+                   size_t{dataplane::Injection::kMostBytes});
+      return std::nullopt;
+    }
     const auto* const raw = reinterpret_cast<const char*>(record.bytes.data());
-    return absl::BytesToHexString(absl::string_view(raw, record.bytes.size()));
+    return absl::BytesToHexString(absl::string_view(raw, bytes));
   }
   std::fprintf(stderr, "roci: %s has no frame %s%s%s\n", path.c_str(),
                text.substr(colon + 1).c_str(), reader.error().empty() ? "" : ": ",

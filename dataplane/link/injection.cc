@@ -133,7 +133,7 @@ std::optional<InjectedFrame> Repeat(std::span<const std::byte> frame, LinkDirect
                                     std::span<std::byte> out) {
   if (frame.empty() || frame.size() > out.size()) return std::nullopt;
   std::memcpy(out.data(), frame.data(), frame.size());
-  return InjectedFrame{static_cast<uint32_t>(frame.size()), direction};
+  return InjectedFrame{Finish(static_cast<uint32_t>(frame.size()), out), direction};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shlex
 import signal
+import struct
 import socket
 import subprocess
 import sys
@@ -347,7 +348,11 @@ class FaultTest(unittest.TestCase):
             self.roci(*[os.path.join(folder, word) if word.startswith('run.pcapng') else word for word in recipe])
             self.run_pair(*SEND, '-n', '100')
             self.assertEqual((self.counters('roci1')['hit'], self.counters('roci1')['not_there']), (1, 0))
-            for word, says in (('run.pcapng', 'FILE:N'), ('run.pcapng:0', 'FILE:N'), ('run.pcapng:99999', 'no frame 99999'), ('none:1', 'No such file')):
+            with open(os.path.join(folder, 'jumbo.pcap'), 'wb') as jumbo:
+                jumbo.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65536, 1) + struct.pack('<IIII', 1, 0, 9000, 9000) +
+                            bytes(9000))
+            for word, says in (('run.pcapng', 'FILE:N'), ('run.pcapng:0', 'FILE:N'), ('run.pcapng:99999', 'no frame 99999'), ('none:1', 'No such file'),
+                               ('jumbo.pcap:1', 'has 9000 bytes; one of 14 to 4352')):
                 done = self.roci('fault', 'add', 'roci1', '--replay', os.path.join(folder, word), check=False)
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(says, done.stderr)

@@ -798,6 +798,12 @@ TEST_F(FaultTapTest, AFrameOfACaptureIsSentAsItIs) {
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[0], settings.actions.injection.bytes);
   EXPECT_EQ(fault_->Snapshot().not_there, 0u);
+  // A short frame is padded, as every frame on Ethernet is.
+  settings.actions.injection.bytes.resize(42);
+  Use(settings);
+  Bytes padded = settings.actions.injection.bytes;
+  padded.resize(60);
+  EXPECT_EQ(Pass(LinkDirection::kOut, {Packet(roce::Opcode::kRcSendOnly, 1)}).front(), padded);
   // Its fields cannot be changed: it is no RoCE packet.
   settings.actions.changes = {{roce::FindPacketField("bth.psn"), false, 1}};
   Use(settings);
