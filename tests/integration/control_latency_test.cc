@@ -303,13 +303,7 @@ std::function<void()> OpenAndCloseChannels() {
 // Address handles of absent peers, for which nobody waits.
 std::function<void()> EndWithPaths() {
   auto session = std::make_shared<RawSession>();
-  roci_abi_hello_request hello{};
-  hello.features = ROCI_ABI_FEATURE_PATH_WAITS;
-  hello.magic = ROCI_ABI_MAGIC;
-  hello.major = ROCI_ABI_MAJOR;
-  std::strcpy(hello.device, "roci0");
-  roci_abi_hello_response opened;
-  if (session->Call(ROCI_ABI_HELLO, hello, opened) != 0) _exit(4);
+  if (session->Hello("roci0", -1, ROCI_ABI_FEATURE_PATH_WAITS) != 0) _exit(4);
   roci_abi_create_ah_request request{};
   request.pd = session->AllocPd();
   request.attr.is_global = 1;

@@ -142,13 +142,7 @@ TEST_F(HostileSharesTest, AbsentPeersLeaveAddressResolutionToOthers) {
 // first error.
 void AskForManyAbsent(int line) {
   RawSession session;
-  roci_abi_hello_request hello{};
-  hello.features = ROCI_ABI_FEATURE_PATH_WAITS;
-  hello.magic = ROCI_ABI_MAGIC;
-  hello.major = ROCI_ABI_MAJOR;
-  std::strcpy(hello.device, "roci0");
-  roci_abi_hello_response opened;
-  if (session.Call(ROCI_ABI_HELLO, hello, opened) != 0) _exit(3);
+  if (session.Hello("roci0", -1, ROCI_ABI_FEATURE_PATH_WAITS) != 0) _exit(3);
   roci_abi_create_ah_request request{};
   request.pd = session.AllocPd();
   request.attr.is_global = 1;
@@ -174,6 +168,20 @@ TEST_F(HostileSharesTest, RequestsThatWaitLeaveAddressResolutionToOthers) {
   EXPECT_EQ(other.Hear(), 0);
 }
 
+// Users that do `attack` until they are refused with `error`, and keep what they have made: at most
+// `most` each.
+std::vector<std::unique_ptr<Attacker>> UsersThatAreRefused(uint32_t count, void (*attack)(int),
+                                                           int error, int64_t most = INT64_MAX) {
+  std::vector<std::unique_ptr<Attacker>> attackers;
+  for (uint32_t i = 0; i < count; ++i) {
+    attackers.push_back(std::make_unique<Attacker>(attack, kNobody - i));
+    const int64_t made = attackers.back()->Hear();
+    EXPECT_TRUE(made >= 0 && made <= most) << made;
+    EXPECT_EQ(attackers.back()->Hear(), error);
+  }
+  return attackers;
+}
+
 // Creates identifiers until it is refused. Says their number and the errno.
 void CreateManyIdentifiers(int line) {
   CmSpeaker speaker;
@@ -188,12 +196,7 @@ void CreateManyIdentifiers(int line) {
 TEST_F(HostileSharesTest, ManyUsersLeaveIdentifiersToRoot) {
   constexpr uint32_t kAttackers = 5;
   constexpr int kNeeded = 1000;
-  std::vector<std::unique_ptr<Attacker>> attackers;
-  for (uint32_t i = 0; i < kAttackers; ++i) {
-    attackers.push_back(std::make_unique<Attacker>(CreateManyIdentifiers, kNobody - i));
-    EXPECT_GE(attackers.back()->Hear(), 0);
-    EXPECT_EQ(attackers.back()->Hear(), ENOMEM);
-  }
+  const auto attackers = UsersThatAreRefused(kAttackers, CreateManyIdentifiers, ENOMEM);
   CmSpeaker speaker;
   int made = 0;
   while (made < kNeeded && speaker.Create() != 0) ++made;
@@ -222,12 +225,8 @@ void TakeManyPorts(int line) {
 TEST_F(HostileSharesTest, ManyUsersLeavePortsToRoot) {
   constexpr uint32_t kAttackers = 3;
   constexpr int kNeeded = 1000;
-  std::vector<std::unique_ptr<Attacker>> attackers;
-  for (uint32_t i = 0; i < kAttackers; ++i) {
-    attackers.push_back(std::make_unique<Attacker>(TakeManyPorts, kNobody - i));
-    EXPECT_LE(attackers.back()->Hear(), int64_t{control::SharedQuotas::kChosenPorts / 2});
-    EXPECT_EQ(attackers.back()->Hear(), EADDRNOTAVAIL);
-  }
+  const auto attackers = UsersThatAreRefused(kAttackers, TakeManyPorts, EADDRNOTAVAIL,
+                                             int64_t{control::SharedQuotas::kChosenPorts / 2});
   CmSpeaker speaker;
   int made = 0;
   while (made < kNeeded && speaker.Bind(speaker.Create(), 0) == 0) ++made;

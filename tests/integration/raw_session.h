@@ -126,9 +126,11 @@ class RawSession {
   }
 
   // `memory`: a descriptor that is passed as the program's memory.
-  int Hello(const char* device = "roci0", int memory = -1) {
+  // `features`: ROCI_ABI_FEATURE_*, in addition to what `memory` stands for.
+  int Hello(const char* device = "roci0", int memory = -1, uint64_t features = 0) {
     roci_abi_hello_request request{};
-    if (memory >= 0) request.features = ROCI_ABI_FEATURE_APP_MEMORY;
+    request.features = features;
+    if (memory >= 0) request.features |= ROCI_ABI_FEATURE_APP_MEMORY;
     request.magic = ROCI_ABI_MAGIC;
     request.major = ROCI_ABI_MAJOR;
     std::snprintf(request.device, sizeof(request.device), "%s", device);

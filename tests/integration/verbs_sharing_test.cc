@@ -14,27 +14,12 @@
 #include <memory>
 #include <vector>
 
+#include "tests/integration/in_child.h"
 #include "tests/integration/verbs_datagram.h"
 #include "tests/integration/verbs_endpoint.h"
 
 namespace roci::testing {
 namespace {
-
-// Runs `work` in a child, which must succeed in time.
-void InChild(const std::function<void()>& work) {
-  fflush(nullptr);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    alarm(kPatience_ms / 1000 * 3);
-    work();
-    fflush(nullptr);
-    _exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
-}
 
 // Writes all of `from` to `address` by `rkey` over a connection of the device with itself.
 void WriteBetween(OpenDevice& device, Buffer& from, uint64_t address, uint32_t rkey,

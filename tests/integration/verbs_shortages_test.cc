@@ -21,26 +21,11 @@
 #include <iterator>
 #include <vector>
 
+#include "tests/integration/in_child.h"
 #include "tests/integration/verbs_endpoint.h"
 
 namespace roci::testing {
 namespace {
-
-// Runs `work` in a child, which must succeed in time.
-void InChild(const std::function<void()>& work) {
-  fflush(nullptr);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    alarm(kPatience_ms / 1000);
-    work();
-    fflush(nullptr);
-    _exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
-}
 
 // Sets the soft limit of a resource for its lifetime.
 class Limit {

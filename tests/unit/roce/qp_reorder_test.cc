@@ -1,29 +1,10 @@
 // Packets that others have overtaken, at queue pairs that wait for them.
 #include <gtest/gtest.h>
 
-#include "tests/unit/roce/qp_host.h"
+#include "tests/unit/roce/qp_reorder_testing.h"
 
 namespace roci::roce {
 namespace {
-
-constexpr uint32_t kWaitNs = 100'000;
-constexpr uint32_t kMtu = 256;
-
-NodeOptions Tolerant() {
-  NodeOptions options;
-  options.limits.reorder_wait_ns = kWaitNs;
-  return options;
-}
-
-// Packet `i` of a WRITE of `packets` whole packets, with AckReq in the last.
-WirePacket WritePacket(uint32_t i, uint32_t packets) {
-  const Opcode opcode = i == 0             ? Opcode::kRcWriteFirst
-                        : i + 1 == packets ? Opcode::kRcWriteLast
-                                           : Opcode::kRcWriteMiddle;
-  WirePacket packet = MakeWrite(opcode, kRqPsn + i, kMtu, packets * kMtu);
-  packet.tx.ack_request = i + 1 == packets;
-  return packet;
-}
 
 void ExpectWritten(Node& node, uint32_t packets) {
   for (uint32_t i = 0; i < packets * kMtu; ++i) {

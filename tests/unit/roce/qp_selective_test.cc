@@ -6,35 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/roce/qp_host.h"
+#include "tests/unit/roce/qp_reorder_testing.h"
 
 namespace roci::roce {
 namespace {
 
-constexpr uint32_t kWaitNs = 100'000;
-constexpr uint32_t kMtu = 256;
-
 NodeOptions Selective() {
-  NodeOptions options;
-  options.limits.reorder_wait_ns = kWaitNs;
+  NodeOptions options = Tolerant();
   options.limits.selective_repeat = true;
   return options;
-}
-
-NodeOptions Tolerant() {
-  NodeOptions options = Selective();
-  options.limits.selective_repeat = false;
-  return options;
-}
-
-// Packet `i` of a WRITE of `packets` whole packets, with AckReq in the last.
-WirePacket WritePacket(uint32_t i, uint32_t packets) {
-  const Opcode opcode = i == 0             ? Opcode::kRcWriteFirst
-                        : i + 1 == packets ? Opcode::kRcWriteLast
-                                           : Opcode::kRcWriteMiddle;
-  WirePacket packet = MakeWrite(opcode, kRqPsn + i, kMtu, packets * kMtu);
-  packet.tx.ack_request = i + 1 == packets;
-  return packet;
 }
 
 WirePacket MakeSelectiveNak(Psn psn, std::initializer_list<uint32_t> missing) {
