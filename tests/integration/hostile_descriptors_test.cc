@@ -21,6 +21,7 @@
 #include "tests/integration/fuse_file.h"
 #include "tests/integration/other_users.h"
 #include "tests/integration/raw_session.h"
+#include "tests/send_fds.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::testing {
@@ -74,19 +75,8 @@ BlockingFd ForgeFuseFile() {
 
 // One message of a Unix socket.
 bool SendWith(int socket, const void* bytes, size_t size, const std::vector<int>& fds) {
-  iovec part{const_cast<void*>(bytes), size};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 253)] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-  std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+  const std::span part(static_cast<const std::byte*>(bytes), size);
+  return SendFds(socket, part, fds, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
 }
 
 int Connect(const char* name, int type) {

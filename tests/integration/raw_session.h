@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/send_fds.h"
 #include "verbs_provider/abi/runtime_dir.h"
 #include "verbs_provider/abi/session.h"
 
@@ -51,21 +52,7 @@ class RawSession {
 
   // Sends bytes as they are, with descriptors.
   bool SendBytes(std::span<const std::byte> bytes, const std::vector<int>& fds = {}) {
-    iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 64)] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (!fds.empty()) {
-      message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-      std::memcpy(CMSG_DATA(header), fds.data(), sizeof(int) * fds.size());
-    }
-    return sendmsg(fd_, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+    return SendFds(fd_, bytes, fds) == static_cast<ssize_t>(bytes.size());
   }
   // Bytes received (-1: none within `timeout_ms`; 0: the daemon has closed). Descriptors are kept
   // until CloseFds.

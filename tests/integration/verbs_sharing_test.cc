@@ -17,6 +17,7 @@
 #include "tests/integration/in_child.h"
 #include "tests/integration/verbs_datagram.h"
 #include "tests/integration/verbs_endpoint.h"
+#include "tests/send_fds.h"
 
 namespace roci::testing {
 namespace {
@@ -198,19 +199,7 @@ constexpr size_t kBytes = 4096 + 77;
 constexpr size_t kDmBytes = 256;
 
 bool SendHandles(int socket, const Handles& handles, int fd) {
-  iovec part = {const_cast<Handles*>(&handles), sizeof(handles)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  return sendmsg(socket, &message, 0) == sizeof(handles);
+  return SendFdsWith(socket, handles, {&fd, 1}) == sizeof(handles);
 }
 
 int ReceiveHandles(int socket, Handles* handles) {

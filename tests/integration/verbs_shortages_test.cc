@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -23,6 +24,7 @@
 
 #include "tests/integration/in_child.h"
 #include "tests/integration/verbs_endpoint.h"
+#include "tests/send_fds.h"
 
 namespace roci::testing {
 namespace {
@@ -163,22 +165,10 @@ class DescriptorsInFlight {
   static constexpr rlim_t kDescriptors = 64;
 
   DescriptorsInFlight() {
-    constexpr int kCount = 2 * kDescriptors;
+    constexpr size_t kCount = 2 * kDescriptors;
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends_), 0);
-    char byte = 0;
-    iovec part = {&byte, sizeof(byte)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kCount)] = {};
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * kCount);
-    memset(CMSG_DATA(rights), 0, sizeof(int) * kCount);  // descriptor 0
-    EXPECT_EQ(sendmsg(ends_[0], &message, 0), 1) << strerror(errno);
+    const std::array<int, kCount> fds = {};  // all descriptor 0
+    EXPECT_EQ(SendFdsWith(ends_[0], char{0}, fds), 1) << strerror(errno);
   }
   ~DescriptorsInFlight() {
     for (const int fd : ends_) close(fd);

@@ -12,25 +12,15 @@
 #include <csignal>
 #include <cstring>
 
+#include "tests/send_fds.h"
+
 namespace roci::control {
 namespace {
 
 void SendClose(int broker, int fd) {
   BrokerRequest request{};
   request.command = BrokerCommand::kClose;
-  iovec part{&request, sizeof(request)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  ASSERT_EQ(sendmsg(broker, &message, 0), static_cast<ssize_t>(sizeof(request)));
+  ASSERT_EQ(testing::SendFdsWith(broker, request, {&fd, 1}), static_cast<ssize_t>(sizeof(request)));
 }
 
 // Whether `fd` becomes readable within 60 s.

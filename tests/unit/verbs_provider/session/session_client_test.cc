@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/send_fds.h"
+
 namespace roci::provider {
 namespace {
 
@@ -45,21 +47,8 @@ class FakeDaemon {
     });
   }
   void Send(const void* data, size_t size, std::vector<int> fds = {}) {
-    iovec part = {const_cast<void*>(data), size};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 16)] = {};
-    msghdr message = {};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    if (!fds.empty()) {
-      message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-      cmsghdr* rights = CMSG_FIRSTHDR(&message);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-      memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
-    }
-    EXPECT_EQ(sendmsg(daemon_end, &message, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+    const std::span bytes(static_cast<const std::byte*>(data), size);
+    EXPECT_EQ(testing::SendFds(daemon_end, bytes, fds), static_cast<ssize_t>(size));
   }
   roci_abi_handle_response Answer(const roci_abi_request& request, uint32_t handle, int error = 0) {
     roci_abi_handle_response response = {};
@@ -77,7 +66,7 @@ class FakeDaemon {
   std::thread thread_;
 };
 
-class SessionClientTest : public testing::Test {
+class SessionClientTest : public ::testing::Test {
  protected:
   SessionClientTest() { EXPECT_EQ(client.Adopt(daemon.client_end, &state), 0); }
   int AllocPd(uint32_t* granted, ReceivedFds* fds = nullptr) {
@@ -313,7 +302,7 @@ TEST_F(SessionClientTest, SerializesTheRequestsOfThreads) {
 }
 
 TEST(SessionClientConnect, ReachesSocketsWithLongPaths) {
-  std::string folder = testing::TempDir() + "/" + std::string(120, 'x') + std::to_string(getpid());
+  std::string folder = ::testing::TempDir() + "/" + std::string(120, 'x') + std::to_string(getpid());
   std::filesystem::create_directories(folder);
   const std::string path = folder + "/rocid.sock";
   SessionClient client;
