@@ -11,10 +11,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "control/config/nearest_name.h"
 #include "control/manage/fault_occasions.h"
 #include "control/manage/fault_program.h"
 #include "control/manage/manage_request.h"
-#include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
 
 namespace roci::control {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "control/config/nearest_name.h"
 #include "control/manage/event_table.h"
 #include "control/manage/manage_request.h"
-#include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
 #include "dataplane/base/async_event.h"
 

@@ -10,8 +10,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "control/cm/mad.h"
+#include "control/config/nearest_name.h"
 #include "control/manage/manage_request.h"
-#include "control/manage/nearest_name.h"
 #include "control/manage/request_values.h"
 #include "roce/headers.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "control/manage/request_values.h"
 
 namespace roci::control {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "tools/run/program.h"
 
 namespace roci::tools {

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "tools/scenario/placeholders.h"
 #include "tools/scenario/toml_keys.h"
 #include "tools/scenario/words.h"

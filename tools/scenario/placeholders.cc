@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "tools/scenario/query.h"
 #include "tools/scenario/words.h"
 

@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "tools/show/tables.h"
 
 namespace roci::tools {

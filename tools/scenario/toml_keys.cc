@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 #include "tools/link/selection.h"
 
 namespace roci::tools {

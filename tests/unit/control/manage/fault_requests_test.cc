@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "control/cm/mad.h"
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 
 namespace roci::control {
 namespace {

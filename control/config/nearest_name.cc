@@ -1,4 +1,4 @@
-#include "control/manage/nearest_name.h"
+#include "control/config/nearest_name.h"
 
 #include <algorithm>
 #include <cstddef>
