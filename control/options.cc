@@ -25,7 +25,8 @@ CONFIGURATION FILE
     [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
                 max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent
     [[wire]]    name
-    [[device]]  name, wire or port, mac, addresses, gateway4, gateway6, routes, mtu, rate_mbps, congestion
+    [[device]]  name, wire or port, mac, addresses, gateway4, gateway6, routes, mtu, rate_mbps, congestion,
+                personality
     [[device.vlan]]  id, addresses, gateway4, gateway6, routes, egress_qos_map
     [congestion]  DCQCN parameters: see docs/rocid.toml
 

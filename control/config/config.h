@@ -12,6 +12,7 @@
 #include "control/config/congestion_config.h"
 #include "control/config/device_limits.h"
 #include "control/config/metrics_address.h"
+#include "control/config/personality.h"
 #include "control/loop/log.h"
 #include "control/net/addresses.h"
 #include "control/net/ip_text.h"
@@ -88,6 +89,7 @@ struct DeviceConfig {  // [[device]]
   // How long a packet that others have overtaken is waited for.
   uint32_t reorder_wait_us = 200;
   std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
+  Personality personality;
   // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;
 };

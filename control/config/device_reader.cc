@@ -213,6 +213,17 @@ void ReadReordering(TomlReader& reader, DeviceConfig& out) {
   }
 }
 
+void ReadPersonality(TomlReader& reader, Personality& out) {
+  std::string name;
+  if (!reader.String("personality", name)) return;
+  absl::StatusOr<Personality> personality = LoadPersonality(name);
+  if (personality.ok()) {
+    out = *std::move(personality);
+  } else {
+    reader.Fault("personality", personality.status().message());
+  }
+}
+
 }  // namespace
 
 void ReadName(TomlReader& reader, std::string& out) {
@@ -243,6 +254,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   reader.Number("rate_mbps", 1, 1'600'000, out.rate_mbps);
   ReadPortSettings(reader, out, out.port_settings);
   ReadReordering(reader, out);
+  ReadPersonality(reader, out.personality);
   CongestionUse use{};
   if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
 }

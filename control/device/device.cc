@@ -88,7 +88,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
     return absl::InvalidArgumentError(
         absl::StrCat(config.name, ": an MTU of ", (*port)->mtu(), " bytes is too small for RoCE"));
   }
-  std::unique_ptr<Device> device(new Device(config, limits, loop, *std::move(port)));
+  std::unique_ptr<Device> device(
+      new Device(config, Smaller(limits, config.personality), loop, *std::move(port)));
   const absl::Status status = device->Start();
   if (!status.ok()) return status;
   return device;

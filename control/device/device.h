@@ -90,7 +90,9 @@ class Device {
 
   const std::string& name() const { return config_.name; }
   const DeviceConfig& config() const { return config_; }
+  // Those of the configuration, lowered by the personality.
   const DeviceLimits& limits() const { return limits_; }
+  const DeviceIdentity& identity() const { return config_.personality.identity; }
   DeviceQuotas& quotas() { return quotas_; }
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }

@@ -35,6 +35,17 @@ Json ByName(const Names& names, const Values& values, bool with_zeros = true) {
 
 Json Use(const Quota& quota) { return {{"used", quota.used()}, {"limit", quota.limit()}}; }
 
+// The attributes of the personality's adapter that the device does not reach.
+Json Differences(const Personality& personality) {
+  Json out = Json::array();
+  for (const PersonalityDifference& difference : personality.differences) {
+    out.push_back({{"attribute", difference.attribute},
+                   {"adapter", difference.adapter},
+                   {"device", difference.device}});
+  }
+  return out;
+}
+
 Json ShowDevice(Device& device, const SessionServer& server) {
   device.dataplane().RefreshLink();
   Json gids = Json::array();
@@ -69,6 +80,8 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"rate_mbps", device.rate_mbps()},
           {"congestion_control", device.config().congestion.has_value()},
           {"reorder", NameOf(device.config().reorder)},
+          {"personality", device.config().personality.name},
+          {"differs_from_adapter", Differences(device.config().personality)},
           {"node_guid", absl::StrFormat("%016x", device.node_guid())},
           {"gids", gids},
           {"routes", routes},

@@ -177,12 +177,12 @@ void Nldev::PutDevice(Datagram& out, uint32_t index) const {
 
 void Nldev::PutProperties(Datagram& out, const Device& device) const {
   roci_abi_query_device_response properties = {};
-  DescribeDevice(device.limits(), device.node_guid(), properties);
+  DescribeDevice(device.limits(), device.identity(), device.node_guid(), properties);
   constexpr uint8_t kChannelAdapter = 1;
   constexpr uint8_t kNoAdaptiveModeration = 0;
   out.PutU32(RDMA_NLDEV_ATTR_PORT_INDEX, kPort);  // the number of ports
   out.PutU64(RDMA_NLDEV_ATTR_CAP_FLAGS, properties.device_cap_flags);
-  out.PutText(RDMA_NLDEV_ATTR_FW_VERSION, kFirmwareVersion);
+  out.PutText(RDMA_NLDEV_ATTR_FW_VERSION, device.identity().firmware_version);
   out.PutU64(RDMA_NLDEV_ATTR_NODE_GUID, device.node_guid());
   out.PutU64(RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, device.node_guid());
   out.PutU8(RDMA_NLDEV_ATTR_DEV_NODE_TYPE, kChannelAdapter);

@@ -136,7 +136,7 @@ absl::Status CheckOnDemand(const roci_abi_reg_mr_request& reg) {
              : Invalid("an on-demand region has no extents");
 }
 
-absl::Status CheckRegMr(const void* request, uint32_t fd_count, const DeviceLimits&) {
+absl::Status CheckRegMr(const void* request, uint32_t fd_count, const DeviceLimits& limits) {
   const auto& reg = *static_cast<const roci_abi_reg_mr_request*>(request);
   if (reg.fd_count != fd_count) return Invalid("wrong number of descriptors");
   const absl::Status status = CheckAccess(reg.access);
@@ -145,7 +145,11 @@ absl::Status CheckRegMr(const void* request, uint32_t fd_count, const DeviceLimi
     return reg.extent_count == 0 && fd_count == 0 ? absl::OkStatus()
                                                   : Invalid("an empty region has no extents");
   }
-  if (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) return CheckOnDemand(reg);
+  if (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) {
+    return limits.Has(Feature::kOnDemandPaging)
+               ? CheckOnDemand(reg)
+               : absl::UnimplementedError("the device has no on-demand paging");
+  }
   return CheckTranslation(reg.extents, reg.extent_count, reg.start, reg.length, reg.iova, fd_count);
 }
 
@@ -202,8 +206,12 @@ absl::Status CheckUnshareRange(const void* request, uint32_t, const DeviceLimits
   return absl::OkStatus();
 }
 
-absl::Status CheckAllocMw(const void* request, uint32_t, const DeviceLimits&) {
+absl::Status CheckAllocMw(const void* request, uint32_t, const DeviceLimits& limits) {
   const uint32_t type = static_cast<const roci_abi_alloc_mw_request*>(request)->type;
+  if (type == static_cast<uint32_t>(memory::WindowType::kType2) &&
+      !limits.HasCapabilities(kCapMemoryWindowType2B)) {
+    return absl::UnimplementedError("the device has no windows of type 2");
+  }
   return type == static_cast<uint32_t>(memory::WindowType::kType1) ||
                  type == static_cast<uint32_t>(memory::WindowType::kType2)
              ? absl::OkStatus()
@@ -250,15 +258,15 @@ absl::Status CheckQpFlags(const roci_abi_create_qp_request& create) {
 
 absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_qp_request*>(request);
-  if (!IsOfferedQpType(create.qp_type))
+  if (!IsOfferedQpType(create.qp_type) || !limits.HasQpType(create.qp_type))
     return absl::UnimplementedError("unsupported type of queue pair");
   const absl::Status status = CheckQpFlags(create);
   if (!status.ok()) return status;
   // XRC_RECV has no queues, and the numbers have no meaning.
   if (create.qp_type == static_cast<uint32_t>(roce::QpType::kXrcRecv)) return absl::OkStatus();
   if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
-      create.max_send_sge > dataplane::kMaxSges || create.max_recv_sge > dataplane::kMaxSges ||
-      create.max_inline > dataplane::kMaxInlineBytes) {
+      create.max_send_sge > limits.max_sge || create.max_recv_sge > limits.max_sge ||
+      create.max_inline > limits.max_inline) {
     return Invalid("a value exceeds the limits of the device");
   }
   return absl::OkStatus();
@@ -299,7 +307,7 @@ absl::Status CheckCreateRssQp(const void* request, uint32_t, const DeviceLimits&
 }
 
 absl::Status CheckSrqSize(uint32_t max_wr, uint32_t max_sge, const DeviceLimits& limits) {
-  return max_wr >= 1 && max_wr <= limits.max_srq_wr && max_sge <= dataplane::kMaxSges
+  return max_wr >= 1 && max_wr <= limits.max_srq_wr && max_sge <= limits.max_srq_sge
              ? absl::OkStatus()
              : Invalid("the size is 0 or exceeds the limits of the device");
 }
@@ -348,6 +356,9 @@ absl::Status CheckModifySrq(const void* request, uint32_t, const DeviceLimits& l
   if (modify.mask & ~(ROCI_ABI_SRQ_MAX_WR | ROCI_ABI_SRQ_LIMIT))
     return Invalid("unknown attributes in the mask");
   if ((modify.mask & ROCI_ABI_SRQ_MAX_WR) == 0) return absl::OkStatus();
+  if (!limits.HasCapabilities(kCapSrqResize)) {
+    return absl::UnimplementedError("the device does not resize shared receive queues");
+  }
   return CheckSrqSize(modify.max_wr, 0, limits);
 }
 
@@ -390,6 +401,34 @@ static_assert(kCommandRows == ROCI_ABI_COMMAND_COUNT - 1);
 static_assert(std::ranges::count(kCommands, nullptr, &SessionCommandInfo::name) == 1,
               "0 is no command");
 
+// Whether the device has what the command is for. Those that it lacks are refused as by an adapter
+// without them.
+bool IsOffered(uint32_t command, const DeviceLimits& limits) {
+  switch (command) {
+    case ROCI_ABI_ALLOC_MW:
+      return limits.max_mw > 0;
+    case ROCI_ABI_ALLOC_DM:
+      return limits.max_dm_bytes > 0;
+    case ROCI_ABI_ATTACH_MULTICAST:
+      return limits.max_multicast_groups > 0;
+    case ROCI_ABI_CREATE_SRQ:
+      return limits.max_srq > 0;
+    case ROCI_ABI_CREATE_TAG_SRQ:
+      return limits.Has(Feature::kTagMatching);
+    case ROCI_ABI_CREATE_FLOW:
+      return limits.Has(Feature::kFlows);
+    case ROCI_ABI_CREATE_QUEUE_TABLE:
+    case ROCI_ABI_CREATE_RSS_QP:
+      return limits.Has(Feature::kRss);
+    case ROCI_ABI_OPEN_XRCD:
+      return limits.HasCapabilities(kCapXrc);
+    case ROCI_ABI_MODIFY_CQ:
+      return limits.Has(Feature::kCqModeration);
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 const SessionCommandInfo* FindCommand(uint32_t command) {
@@ -415,6 +454,8 @@ absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count
     return Invalid("wrong number of descriptors");
   }
   std::memcpy(out.bytes.data(), message.data(), message.size());
+  if (!IsOffered(out.head.command, limits))
+    return absl::UnimplementedError("the device has no such objects");
   return info->check != nullptr ? info->check(out.bytes.data(), fd_count, limits)
                                 : absl::OkStatus();
 }

@@ -129,7 +129,7 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
 
 absl::Status Session::QueryDevice(const Request&, const FdsPointer&, Reply& reply) {
   auto& device = reply.As<roci_abi_query_device_response>();
-  DescribeDevice(limits_, device_->node_guid(), device);
+  DescribeDevice(limits_, device_->identity(), device_->node_guid(), device);
   if ((app_features_ & ROCI_ABI_FEATURE_IP_CHECKSUM) == 0) {
     device.device_cap_flags &= ~kCapRawIpChecksum;
     device.device_cap_flags_ex &= ~kCapRawIpChecksum;

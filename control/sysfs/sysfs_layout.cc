@@ -199,8 +199,8 @@ SysfsFiles RenderDevice(const DeviceDescription& device, std::string_view cpu_li
   files["node_desc"] = device.node_description + "\n";
   files["fw_ver"] = device.firmware_version + "\n";
   files["hw_rev"] = device.hardware_revision + "\n";
-  files["hca_type"] = device.hca_type + "\n";
-  files["board_id"] = device.board_id + "\n";
+  if (!device.hca_type.empty()) files["hca_type"] = device.hca_type + "\n";
+  if (!device.board_id.empty()) files["board_id"] = device.board_id + "\n";
   files["device/numa_node"] = absl::StrCat(device.numa_node, "\n");
   files["device/local_cpus"] = CpuMask(cpu_list) + "\n";
   files["device/local_cpulist"] = std::string(cpu_list) + "\n";

@@ -50,6 +50,7 @@ struct DeviceDescription {
   std::string node_description;
   std::string firmware_version = "0.1.0";
   std::string hardware_revision = "0";
+  // Empty: there is no such file, as some drivers have none.
   std::string hca_type = "rocinante";
   std::string board_id = "ROCI000000001";
   roce::Mac mac;

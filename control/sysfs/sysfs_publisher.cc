@@ -92,7 +92,9 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.node_guid = device.node_guid();
   description.sys_image_guid = device.node_guid();
   description.node_description = device.name();
-  description.firmware_version = kFirmwareVersion;
+  description.firmware_version = device.identity().firmware_version;
+  description.hca_type = device.identity().hca_type;
+  description.board_id = device.identity().board_id;
   description.mac = device.addresses().mac();
   description.netdev = NetworkDeviceOf(device.config().port);
   description.capability_mask = kPortCapabilities;

@@ -76,6 +76,9 @@ enum roci_abi_memory_policy {
 struct roci_abi_query_device_request {
   struct roci_abi_request head;
 };
+// The device reports no on-demand paging. A plugin that does not know the flag reports it, and the
+// daemon refuses such regions.
+#define ROCI_ABI_DEVICE_NO_ON_DEMAND_PAGING 1u
 // The attributes that ibv_query_device_ex(3) reports. The provider sets those that are not here to
 // 0.
 struct roci_abi_query_device_response {
@@ -115,7 +118,8 @@ struct roci_abi_query_device_response {
   uint32_t max_inline;
   uint8_t local_ca_ack_delay;
   uint8_t phys_port_cnt;
-  uint8_t reserved[2];
+  uint8_t flags;  // ROCI_ABI_DEVICE_*; older daemons send 0
+  uint8_t reserved;
   char fw_ver[64];
   uint32_t max_cq_count;   // of MODIFY_CQ
   uint32_t max_cq_period;  // microseconds

@@ -51,13 +51,13 @@ void FillDevice(const roci_abi_query_device_response& from, ibv_device_attr* to)
 void FillTagMatching(const roci_abi_query_device_response& from, ibv_tm_caps* to) {
   to->max_rndv_hdr_size = from.max_rndv_header;
   to->max_num_tags = from.max_tags;
-  to->flags = IBV_TM_CAP_RC;
+  to->flags = from.max_tags > 0 ? uint32_t{IBV_TM_CAP_RC} : 0;
   to->max_ops = from.max_tag_ops;
   to->max_sge = from.max_tag_sge;
 }
 
 // All operations of all transports support on-demand paging, because the daemon reaches memory by
-// address.
+// address. (A personality may lack it.)
 void FillOnDemand(ibv_device_attr_ex* attr) {
   const bool has_srq = attr->orig_attr.max_srq > 0;
   const bool has_xrc = (attr->orig_attr.device_cap_flags & IBV_DEVICE_XRC) != 0;
@@ -103,7 +103,7 @@ int QueryDevice(ibv_context* context, const ibv_query_device_ex_input* input,
   all.device_cap_flags_ex = response.device_cap_flags_ex;
   all.phys_port_cnt_ex = response.phys_port_cnt;
   all.max_dm_size = response.max_dm_size;
-  FillOnDemand(&all);
+  if ((response.flags & ROCI_ABI_DEVICE_NO_ON_DEMAND_PAGING) == 0) FillOnDemand(&all);
   all.cq_mod_caps.max_cq_count = static_cast<uint16_t>(response.max_cq_count);
   all.cq_mod_caps.max_cq_period = static_cast<uint16_t>(response.max_cq_period);
   FillRaw(response, &all);

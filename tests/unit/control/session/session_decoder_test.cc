@@ -292,6 +292,67 @@ TEST(SessionDecoderTest, CompletionQueuesHaveEntriesWithinTheLimit) {
   EXPECT_EQ(Decode(cq), EINVAL);
 }
 
+// A personality without nearly everything.
+TEST(SessionDecoderTest, WhatTheDeviceLacksIsNotSupported) {
+  DeviceLimits bare;
+  bare.max_srq = bare.max_mw = bare.max_dm_bytes = bare.max_multicast_groups = 0;
+  bare.features = bare.capabilities = 0;
+  bare.qp_types = 1u << static_cast<uint32_t>(roce::QpType::kRc);
+  const auto expect_lacking = [&](const auto& request, uint32_t fds, const char* what) {
+    EXPECT_EQ(Decode(request, fds, {}), 0) << what;
+    EXPECT_EQ(Decode(request, fds, bare), EOPNOTSUPP) << what;
+  };
+  auto srq = Head<roci_abi_create_srq_request>(ROCI_ABI_CREATE_SRQ);
+  srq.max_wr = srq.max_sge = 1;
+  expect_lacking(srq, 0, "srq");
+  auto tags = Head<roci_abi_create_tag_srq_request>(ROCI_ABI_CREATE_TAG_SRQ);
+  tags.max_wr = tags.max_sge = tags.max_tags = tags.max_ops = 1;
+  expect_lacking(tags, 0, "tag matching");
+  auto resize = Head<roci_abi_modify_srq_request>(ROCI_ABI_MODIFY_SRQ);
+  resize.mask = ROCI_ABI_SRQ_MAX_WR;
+  resize.max_wr = 2;
+  expect_lacking(resize, 0, "resizing");
+  auto window = Head<roci_abi_alloc_mw_request>(ROCI_ABI_ALLOC_MW);
+  window.type = static_cast<uint32_t>(memory::WindowType::kType1);
+  expect_lacking(window, 0, "windows");
+  expect_lacking(Head<roci_abi_alloc_dm_request>(ROCI_ABI_ALLOC_DM), 0, "device memory");
+  expect_lacking(Head<roci_abi_multicast_request>(ROCI_ABI_ATTACH_MULTICAST), 0, "multicast");
+  expect_lacking(Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW), 0, "flows");
+  expect_lacking(Head<roci_abi_create_queue_table_request>(ROCI_ABI_CREATE_QUEUE_TABLE), 0, "RSS");
+  expect_lacking(Head<roci_abi_open_xrcd_request>(ROCI_ABI_OPEN_XRCD), 0, "XRC");
+  expect_lacking(Head<roci_abi_modify_cq_request>(ROCI_ABI_MODIFY_CQ), 0, "moderation");
+  auto qp = Head<roci_abi_create_qp_request>(ROCI_ABI_CREATE_QP);
+  qp.qp_type = static_cast<uint32_t>(roce::QpType::kUc);
+  expect_lacking(qp, 0, "UC");
+  qp.qp_type = static_cast<uint32_t>(roce::QpType::kRc);
+  EXPECT_EQ(Decode(qp, 0, bare), 0);
+  window.type = static_cast<uint32_t>(memory::WindowType::kType2);
+  DeviceLimits type1_only;
+  type1_only.capabilities = ~kCapMemoryWindowType2B;
+  EXPECT_EQ(Decode(window, 0, {}), 0);
+  EXPECT_EQ(Decode(window, 0, type1_only), EOPNOTSUPP);
+}
+
+TEST(SessionDecoderTest, SgesAndInlineDataAreWithinTheLimits) {
+  constexpr DeviceLimits kFew = {.max_sge = 3, .max_srq_sge = 2, .max_inline = 64};
+  auto qp = Head<roci_abi_create_qp_request>(ROCI_ABI_CREATE_QP);
+  qp.qp_type = static_cast<uint32_t>(roce::QpType::kRc);
+  qp.max_send_sge = qp.max_recv_sge = 3;
+  qp.max_inline = 64;
+  EXPECT_EQ(Decode(qp, 0, kFew), 0);
+  ++qp.max_recv_sge;
+  EXPECT_EQ(Decode(qp, 0, kFew), EINVAL);
+  qp.max_recv_sge = 3;
+  ++qp.max_inline;
+  EXPECT_EQ(Decode(qp, 0, kFew), EINVAL);
+  auto srq = Head<roci_abi_create_srq_request>(ROCI_ABI_CREATE_SRQ);
+  srq.max_wr = 1;
+  srq.max_sge = 2;
+  EXPECT_EQ(Decode(srq, 0, kFew), 0);
+  ++srq.max_sge;
+  EXPECT_EQ(Decode(srq, 0, kFew), EINVAL);
+}
+
 TEST(SessionDecoderTest, QueuePairsAreWithinTheLimits) {
   const auto changed = [](auto&& change) {
     auto create = Head<roci_abi_create_qp_request>(ROCI_ABI_CREATE_QP);
