@@ -151,7 +151,10 @@ bool FaultLane::Hits(const FaultFrame& frame) {
   if (!match.when.IsInTime(age_ns) || !Matches(frame)) return false;
   if (match.cm_message != 0 && CmMessageOf(transport) != match.cm_message) return false;
   if (match.peer.has_value() && PeerOf(frame) != *match.peer) return false;
-  if (!fault_.choice.Takes(frame.origin)) return false;
+  if (!fault_.choice.Takes(frame.origin)) {
+    if (frame.is_of_other_lcore) Add(fault_.untracked);
+    return false;
+  }
   if (match.psn.has_value() && !HasPsn(transport)) return false;
   if (!first_.empty() && first_bytes_ == 0) KeepFirst(frame);
   return match.when.Count(fault_.matched, fault_.hit);

@@ -61,6 +61,8 @@ class FaultLane {
   void Apply(const FaultFrame& frame, FaultFate& fate);
   // A frame could not be held, not be copied, or not be injected.
   void NoteNoRoom() { Add(fault_.no_room); }
+  // A frame to inject would not reach its queue pair.
+  void NoteNotThere() { Add(fault_.not_there); }
   // After Apply said that it injects: as MakeInjected, with the changes of the fault.
   std::optional<InjectedFrame> Inject(const FaultFrame& hit, roce::Qpn answered,
                                       std::span<std::byte> out);

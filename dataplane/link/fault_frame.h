@@ -17,10 +17,11 @@ struct FaultFrame {
   std::span<std::byte> bytes;  // the whole frame
   size_t transport_offset = 0;
   LinkDirection direction = LinkDirection::kOut;
-  // The device's queue pair: the sender of a packet that goes out, the receiver of one that comes
-  // in. 0: unknown.
+  // The device's queue pair: the sender of an outgoing packet, the receiver of an incoming one. 0:
+  // unknown.
   roce::Qpn own{};
   const QueuePairOrigin* origin = nullptr;  // of `own`; null: unknown
+  bool is_of_other_lcore = false;           // `own`: its origin is not known here
   uint64_t now_ns = 0;
 
   // From its BTH on.

@@ -134,7 +134,10 @@ FaultFate LinkTap::ApplyFaults(LinkDirection direction, rte_mbuf* frame, uint8_t
   if (transport_bytes == 0) return fate;
   seen.transport_offset = seen.bytes.size() - transport_bytes;
   seen.own = direction == LinkDirection::kOut ? roce::Qpn(frame->hash.usr) : seen.bth().dest_qpn;
-  if (table->asks_origin()) seen.origin = view_.origin_of(view_.lane, seen.own);
+  if (table->asks_origin()) {
+    seen.origin = view_.origin_of(view_.lane, seen.own);
+    seen.is_of_other_lcore = seen.origin == nullptr && view_.is_elsewhere(view_.lane, seen.own);
+  }
   table->VisitAll(seen, [&](FaultLane& fault) {
     fate.injects = nullptr;
     fault.Apply(seen, fate);
@@ -169,10 +172,16 @@ void LinkTap::Inject(FaultLane& fault, const FaultFrame& hit, uint8_t to) {
   frame->data_len = static_cast<uint16_t>(made->bytes);
   frame->pkt_len = made->bytes;
   const std::span<const std::byte> transport = FromBth(out.first(made->bytes));
-  if (made->direction == LinkDirection::kOut && !transport.empty()) {
-    to = view_.lcore_of(view_.lane, roce::Bth::Load(transport.data()).dest_qpn);
+  // Frames without a BTH are for control threads, as packets to QP 1 are.
+  const roce::Qpn dest =
+      transport.empty() ? roce::kGsiQpn : roce::Bth::Load(transport.data()).dest_qpn;
+  if (made->direction == LinkDirection::kOut) {
+    to = view_.lcore_of(view_.lane, dest);
+  } else if (!view_.hands_off && view_.is_elsewhere(view_.lane, dest)) {
+    fault.NoteNotThere();
+    return rte_pktmbuf_free(frame);
   }
-  // What comes in is captured before faults apply.
+  // Incoming frames are captured before faults apply.
   rte_mbuf* captured = frame;
   if (made->direction == LinkDirection::kIn) Capture(LinkDirection::kIn, &captured, 1);
   Hold(made->direction, frame, to, *now_ns_, &fault);

@@ -55,7 +55,7 @@ class DelayQueue {
   std::vector<Held> heap_;
 };
 
-// What a tap asks its lane about queue pairs of the lane's lcore.
+// Lookups of queue pairs for a tap. A queue pair of another lcore is not found.
 struct LaneView {
   const void* lane = nullptr;
   // Null: there is no such queue pair.
@@ -64,6 +64,10 @@ struct LaneView {
   roce::Qpn (*peer_of)(const void* lane, roce::Qpn qpn) = nullptr;
   // To which lcore a frame to this queue pair of another device goes, as in DeviceLane::Stage.
   uint8_t (*lcore_of)(const void* lane, roce::Qpn qpn) = nullptr;
+  // Whether the queue pair of the device, if there is one, belongs to another lcore.
+  bool (*is_elsewhere)(const void* lane, roce::Qpn qpn) = nullptr;
+  // The lane hands received frames off to the lcore of their queue pair.
+  bool hands_off = false;
 };
 
 // The tap of one lane. On the shard.

@@ -101,7 +101,15 @@ LaneView DeviceLane::view() const {
                 if (qpn.value() <= roce::kGsiQpn.value()) return Wire::kFromControl;
                 return static_cast<uint8_t>(
                     QpnSpace::LcoreOf(qpn, static_cast<const DeviceLane*>(lane)->lcore_bits));
-              }};
+              },
+          .is_elsewhere =
+              [](const void* lane, roce::Qpn qpn) {
+                const DeviceLane& self = *static_cast<const DeviceLane*>(lane);
+                const uint32_t owner = QpnSpace::LcoreOf(qpn, self.lcore_bits);
+                return qpn.value() > roce::kGsiQpn.value() && qpn != roce::kMulticastQpn &&
+                       owner != self.lcore && owner < self.lcore_count;
+              },
+          .hands_off = ethdev != nullptr};
 }
 
 // Frames that are already staged have not passed the tap, so its earlier state is reset.

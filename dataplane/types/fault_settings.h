@@ -28,7 +28,7 @@ struct FaultMatch {
   // The communication manager's messages with this attribute ID (IBTA vol 1, 16.7.3); 0: any
   // packet.
   uint16_t cm_message = 0;
-  // The device's queue pair: that which sends a packet that goes out, or gets one that comes in.
+  // The device's queue pair: the sender of outgoing packets, the receiver of incoming ones.
   QueuePairMatch queue_pair;
   // The address at the other end of the packet's way.
   std::optional<roce::Gid> peer;
@@ -72,7 +72,7 @@ struct Injection {
   uint8_t syndrome = 0;
   std::vector<std::byte> bytes;
   std::array<Copy, 4> copies{};
-  // As it was asked, for lists: "nak_access", "rej".
+  // The name in the request, shown by lists: "nak_access", "rej".
   std::string_view name;
   uint16_t reason = 0;  // of "rej"
 };
@@ -119,7 +119,8 @@ struct FaultSettings {
      one to be delayed, copies and injected ones are lost */                                      \
   X(not_there, "not_there")                                                                       \
   X(no_room, "no_room")                                                                           \
-  /* Packets of more queue pairs than a fault with a PSN distinguishes; they pass */              \
+  /* Packets of more queue pairs than a fault with a PSN distinguishes, and received ones whose   \
+     queue pair another lcore knows, for a fault of certain programs; they pass */                \
   X(untracked, "untracked")
 
 struct FaultSnapshot {

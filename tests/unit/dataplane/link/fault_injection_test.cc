@@ -98,6 +98,31 @@ TEST_F(FaultTapTest, AFrameOfACaptureIsSentAsItIs) {
   EXPECT_EQ(fault_->Snapshot().not_there, 1u);
 }
 
+// On a wire no lcore passes received frames on to another.
+TEST_F(FaultTapTest, AFrameForAQueuePairOfAnotherLcoreIsCounted) {
+  FaultSettings settings = Inject(dataplane::Injection::Kind::kFrame);
+  settings.match.direction = LinkDirection::kIn;
+  settings.match.psn = 1;
+  for (const uint32_t qpn : {kOwnQpn, kQpnElsewhere}) {
+    const bool is_elsewhere = qpn == kQpnElsewhere;
+    settings.actions.injection.bytes = Packet(roce::Opcode::kRcSendOnly, 8, qpn);
+    Use(settings);
+    const Bytes hit = Packet(roce::Opcode::kRcSendOnly, 1, kOwnQpn);
+    EXPECT_EQ(Pass(LinkDirection::kIn, {hit}).size(), is_elsewhere ? 1u : 2u);
+    EXPECT_EQ(fault_->Snapshot().not_there, is_elsewhere ? 1u : 0u);
+  }
+}
+
+// An ARP request of a capture takes the way of the control thread's own: to control threads, once.
+TEST_F(FaultTapTest, AFrameThatIsNotRoceGoesToControlThreads) {
+  FaultSettings settings = Inject(dataplane::Injection::Kind::kFrame);
+  settings.actions.injection.bytes = Bytes(60, std::byte{0xFF});
+  settings.match.psn = 1;
+  Use(settings);
+  EXPECT_EQ(Pass(LinkDirection::kOut, {Packet(roce::Opcode::kRcSendOnly, 1)}).size(), 2u);
+  EXPECT_EQ(last_to_, (std::vector<uint8_t>{kControl, 0}));
+}
+
 TEST_F(FaultTapTest, WhatCannotBeMadeFromAPacketIsCounted) {
   const auto not_there = [&](const FaultSettings& settings, const Bytes& packet) {
     Use(settings);

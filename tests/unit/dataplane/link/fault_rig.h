@@ -17,6 +17,7 @@
 #include "dataplane/link/fault.h"
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/link_tap.h"
+#include "dataplane/port/wire.h"
 #include "roce/frame.h"
 #include "roce/parse.h"
 #include "tests/on_shard.h"
@@ -38,6 +39,8 @@ using Bytes = std::vector<std::byte>;
 inline const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 inline constexpr uint32_t kQpn = 5;
 inline constexpr uint32_t kOwnQpn = 9;
+inline constexpr uint32_t kQpnElsewhere = 11;  // of another lcore of the device
+inline constexpr uint8_t kControl = dataplane::Wire::kFromControl;
 inline constexpr size_t kPayloadBytes = 8;
 
 inline Bytes Datagram(uint32_t qpn, const Bytes& payload) {
@@ -156,7 +159,9 @@ class FaultTapTest : public ::testing::Test {
         },
         .peer_of = [](const void*,
                       roce::Qpn qpn) { return roce::Qpn(qpn == roce::Qpn(kOwnQpn) ? kQpn : 0); },
-        .lcore_of = [](const void*, roce::Qpn) { return uint8_t{0}; }};
+        .lcore_of = [](const void*,
+                       roce::Qpn qpn) { return qpn == roce::kGsiQpn ? kControl : uint8_t{0}; },
+        .is_elsewhere = [](const void*, roce::Qpn qpn) { return qpn == roce::Qpn(kQpnElsewhere); }};
   }
 
   // Passes the frames through the tap. Returns those that come out now.
@@ -169,6 +174,7 @@ class FaultTapTest : public ::testing::Test {
                               ? tap_.Send(frames.data(), to.data(), count, 64)
                               : tap_.Receive(frames.data(), count, 64);
     tap_.Sent(0);
+    last_to_.assign(to.begin(), to.begin() + left);
     std::vector<Bytes> out;
     for (uint32_t i = 0; i < left; ++i) {
       const auto* const first = rte_pktmbuf_mtod(frames[i], const std::byte*);
@@ -215,6 +221,7 @@ class FaultTapTest : public ::testing::Test {
   std::optional<FaultLane> lane_;
   std::unique_ptr<FaultTable> table_;
   size_t last_bytes_ = 0;
+  std::vector<uint8_t> last_to_;  // the lcores of the frames that Pass returned
 };
 
 }  // namespace roci::testing::faults

@@ -172,5 +172,29 @@ TEST_F(FaultTapTest, NamesTheNthQueuePairThatIsCreated) {
   EXPECT_EQ(Send({1}), Psns{1}) << "the third";
 }
 
+TEST_F(FaultTapTest, CountsPacketsOfQueuePairsThatAnotherLcoreKnows) {
+  origin_.SetProgram("rping", 7);
+  FaultSettings settings = Drop();
+  settings.match.direction = LinkDirection::kIn;
+  settings.match.queue_pair.program = {.name = "rping"};
+  settings.match.filter.opcodes.set(static_cast<size_t>(roce::Opcode::kRcSendOnly));
+  Use(settings);
+  const auto passes = [&](roce::Opcode opcode, uint32_t qpn) {
+    return !Pass(LinkDirection::kIn, {Packet(opcode, 1, qpn)}).empty();
+  };
+  EXPECT_FALSE(passes(roce::Opcode::kRcSendOnly, kOwnQpn));
+  EXPECT_TRUE(passes(roce::Opcode::kRcSendOnly, kQpn)) << "nobody's";
+  EXPECT_TRUE(passes(roce::Opcode::kRcWriteOnly, kQpnElsewhere)) << "another opcode";
+  EXPECT_EQ(fault_->Snapshot().untracked, 0u);
+  EXPECT_TRUE(passes(roce::Opcode::kRcSendOnly, kQpnElsewhere));
+  EXPECT_EQ(fault_->Snapshot().untracked, 1u);
+  EXPECT_EQ(fault_->Snapshot().hit, 1u);
+  // Faults of all queue pairs do not ask.
+  settings.match.queue_pair = {};
+  Use(settings);
+  EXPECT_FALSE(passes(roce::Opcode::kRcSendOnly, kQpnElsewhere));
+  EXPECT_EQ(fault_->Snapshot().untracked, 0u);
+}
+
 }  // namespace
 }  // namespace roci::testing::faults
