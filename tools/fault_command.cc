@@ -35,8 +35,8 @@ Which packets:
   --direction  out (default) or in
   --qp         of these queue pairs: as destination, as sender, or as source of a datagram
   --program    of queue pairs of programs with this name (as in ps -o comm), or of this process number
-  --created    of the N-th queue pair that is created on the device from now on (with --program: by this
-               program)
+  --created    of the N-th queue pair that is created on the device from now on (with --program: by all
+               its programs together)
   --peer       of this address at the other end: 10.99.0.2
   --opcode     with these opcodes: RC_SEND_ONLY, '*READ_REQUEST', 0x11
   --cm         messages of the connection manager: req, mra, rej, rep, rtu, dreq, drep, sidr_req, sidr_rep,
@@ -94,7 +94,8 @@ What to do with completions:
                retry_exc_err, rnr_retry_exc_err, rem_abort_err, fatal_err, resp_timeout_err, general_err. Their
                queue pair goes to ERR
   --vendor-error  with --status: their vendor_err, instead of the number of the status
-  --delay      programs see them so much later, and with them what is behind them in the completion queue
+  --delay      programs see them so much later, and with them what is behind them in the completion queue;
+               one that is hit there comes with the first and is not delayed by its own time
   --lose-event the completion event that they raise is lost
   --overflow   they do not fit: the completion queue overflows (IBV_EVENT_CQ_ERR)
 
@@ -106,10 +107,11 @@ What to do with calls:
   --limit      query_device and query_port answer with at most this: max_qp=16, max_qp_wr, max_sge, max_cqe,
                max_mr, max_msg_sz, ... (names as in struct ibv_device_attr and ibv_port_attr)
 
-Counts are of the whole device, whatever the number of lcores; only --reorder counts the packets of
-one lcore. Faults apply in the order of their creation, before impairments (roci impair). A fault of
-one queue pair is deleted with it. A device has at most 1024 of packets, 64 of completions and 64 of calls. Permitted for the daemon's user and root
-only; lost when the daemon ends.
+Counts are of the whole device, whatever the number of lcores. Only --reorder, --psn +N, --pass and
+the first packet of --inject stale are of one lcore. Faults apply in the order of their creation,
+before impairments (roci impair). A fault of one queue pair is deleted with it. A device has at most
+1024 of packets, 64 of completions and 64 of calls. Permitted for the daemon's user and root only;
+lost when the daemon ends.
 
 Examples:
   roci fault add roci0 --drop --opcode RC_SEND_ONLY --psn +999   # the 1000th, however often it is sent

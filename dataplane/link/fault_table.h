@@ -1,5 +1,6 @@
-// The faults of one direction of a lane, found by what they match: a packet costs nothing for the
-// faults of other queue pairs, opcodes and PSNs. Immutable.
+// The faults of one direction of a lane, found by what they match: faults of other queue pairs,
+// opcodes and PSNs cost a packet nothing. If some fault names a queue pair, each datagram is looked
+// up; behind a fault that may change packets, the rest is looked up again. Immutable.
 #pragma once
 
 #include <array>

@@ -176,7 +176,8 @@ class ShardedDevice {
   uint64_t TakeQueuePairNumber() { return ++last_queue_pair_; }
   // A queue pair has been created, and is not used yet. Control thread only.
   void NoteCreated(const QueuePair& qp);
-  // A queue pair is gone. Deletes the faults of this queue pair alone. Control thread only.
+  // A queue pair is gone. Deletes the faults of this queue pair alone and those of the n-th created
+  // that it was; faults of several queue pairs lose its number. Control thread only.
   void FreeQpn(const QueuePair& qp) noexcept;
   // Numbers of shared receive queues in XRC domains; each has its own slot in a lane's table.
   // Control thread only.

@@ -11,11 +11,11 @@
 
 namespace roci::dataplane {
 
-// Who created a queue pair, and when.
+// The program that created a queue pair, and the order of creation.
 struct QueuePairOrigin {
   std::array<char, ProgramMatch::kMostNameBytes + 1> program_name{};  // ends with 0
   uint32_t pid = 0;
-  uint64_t number = 0;  // on its device, from 1; the n-th created
+  uint64_t number = 0;  // unique on its device, from 1; grows
 
   void SetProgram(std::string_view name, uint32_t program_pid) {
     program_name = {};
