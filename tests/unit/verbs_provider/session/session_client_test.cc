@@ -302,7 +302,8 @@ TEST_F(SessionClientTest, SerializesTheRequestsOfThreads) {
 }
 
 TEST(SessionClientConnect, ReachesSocketsWithLongPaths) {
-  std::string folder = ::testing::TempDir() + "/" + std::string(120, 'x') + std::to_string(getpid());
+  std::string folder =
+      ::testing::TempDir() + "/" + std::string(120, 'x') + std::to_string(getpid());
   std::filesystem::create_directories(folder);
   const std::string path = folder + "/rocid.sock";
   SessionClient client;
