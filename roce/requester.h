@@ -178,7 +178,7 @@ class Requester {
   void AskForResponses(Host& host, TimeNs now);
   void SetSelectiveDeadline(TimeNs now);
   void ProbeTail();
-  bool IsAnswerToProbe();
+  bool TakeAnswerToProbe();
   void SeekRepeat();
   void MoveTo(Psn psn);
   void SkipAcknowledged();

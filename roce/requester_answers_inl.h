@@ -236,7 +236,7 @@ bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t off
 
 template <class Host>
 DropReason Requester<Host>::ImplyNak(Host& host) {
-  if (IsAnswerToProbe()) {
+  if (TakeAnswerToProbe()) {
     host.Count(QpCounter::kImpliedNaks);
     return DropReason::kOutOfSequence;
   }
@@ -254,7 +254,7 @@ DropReason Requester<Host>::HandleNak(Host& host, TimeNs now, Psn psn, uint8_t c
   }
   if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
   if (una_ != psn || context_.error_pending) return DropReason::kNone;
-  if (IsAnswerToProbe()) {
+  if (TakeAnswerToProbe()) {
     host.Count(QpCounter::kPacketSequenceErrors);
     return DropReason::kNone;
   }

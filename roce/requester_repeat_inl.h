@@ -166,10 +166,10 @@ void Requester<Host>::ProbeTail() {
   probed_tail_ = true;
 }
 
-// Whether a plain or an implied NAK answers the probe: then everything is sent again. The timeout
-// before the probe has used up a retry for it.
+// A plain or an implied NAK has come. True: it answers the probe, and the requester goes back N.
+// The timeout before the probe has used up a retry for that.
 template <class Host>
-bool Requester<Host>::IsAnswerToProbe() {
+bool Requester<Host>::TakeAnswerToProbe() {
   if (!probed_tail_ || !recovering_ || rnr_waiting_) [[likely]]
     return false;
   probed_tail_ = false;

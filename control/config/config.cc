@@ -1,8 +1,5 @@
 #include "control/config/config.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -106,10 +103,8 @@ Config DefaultConfig() {
 }
 
 absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& file) {
-  TomlFaults faults(file);
   Config config;
-  try {
-    const toml::table table = toml::parse(text, file);
+  const auto read = [&](const toml::table& table, TomlFaults& faults) {
     TomlReader reader(table, "", faults);
     reader.Table("daemon", [&](TomlReader& t) { ReadDaemon(t, config.daemon); });
     reader.Table("memory", [&](TomlReader& t) { ReadMemory(t, config.memory); });
@@ -121,36 +116,17 @@ absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& fil
     if (config.devices.empty() && !config.wires.empty()) {
       reader.Fault("wire", "no [[device]] uses it");
     }
-  } catch (const toml::parse_error& error) {
-    const std::string_view description = error.description();
-    faults.Add(error.source(), "", absl::string_view(description.data(), description.size()));
-  }
-  if (!faults.status().ok()) return faults.status();
+  };
+  const absl::Status status = ParseToml(absl::string_view(text.data(), text.size()), file, read);
+  if (!status.ok()) return status;
   if (config.devices.empty()) AddDefaultDevices(config);
   return config;
 }
 
 absl::StatusOr<Config> LoadConfig(const std::string& file) {
-  std::FILE* stream = std::fopen(file.c_str(), "re");
-  std::string text;
-  if (stream != nullptr) {
-    char buffer[4096];
-    while (const size_t count = std::fread(buffer, 1, sizeof(buffer), stream)) {
-      text.append(buffer, count);
-      if (text.size() > kMaxFileBytes) break;
-    }
-  }
-  const bool failed = stream == nullptr || std::ferror(stream);
-  const int error = errno;
-  if (stream != nullptr) std::fclose(stream);
-  if (failed) {
-    return absl::NotFoundError(absl::StrCat(file, ": cannot be read: ", std::strerror(error)));
-  }
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": longer than ", kMaxFileBytes, " bytes, not a configuration"));
-  }
-  return ParseConfig(text, file);
+  const absl::StatusOr<std::string> text = ReadTextFile(file, kMaxFileBytes, "a configuration");
+  if (!text.ok()) return text.status();
+  return ParseConfig(*text, file);
 }
 
 }  // namespace roci::control

@@ -3,9 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -93,6 +91,7 @@ void ReadBits(TomlReader& reader, const char* key, const char* expected,
   if (found) out = bits;
 }
 
+constexpr size_t kMaxFileBytes = 1 << 20;
 // fw_ver of ibv_query_device(3) and the files of sysfs have room for that.
 constexpr size_t kMaxTextBytes = 63;
 
@@ -163,12 +162,6 @@ void ReadCapabilities(TomlReader& reader, Personality& out) {
   if (limits.max_srq == 0) limits.features &= ~static_cast<uint32_t>(Feature::kTagMatching);
 }
 
-std::optional<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 }  // namespace
 
 std::vector<std::string_view> PersonalityNames() {
@@ -178,28 +171,24 @@ std::vector<std::string_view> PersonalityNames() {
 }
 
 absl::StatusOr<Personality> ParsePersonality(std::string_view text, const std::string& file) {
-  TomlFaults faults(file);
   Personality out;
-  try {
-    const toml::table table = toml::parse(text, file);
+  const auto read = [&](const toml::table& table, TomlFaults& faults) {
     TomlReader reader(table, "", faults);
     ReadIdentity(reader, out);
     reader.Table("limits", [&](TomlReader& limits) { ReadLimitKeys(limits, out); });
     ReadCapabilities(reader, out);
     reader.RefuseOthers();
-  } catch (const toml::parse_error& error) {
-    const std::string_view description = error.description();
-    faults.Add(error.source(), "", absl::string_view(description.data(), description.size()));
-  }
-  if (!faults.status().ok()) return faults.status();
+  };
+  const absl::Status status = ParseToml(absl::string_view(text.data(), text.size()), file, read);
+  if (!status.ok()) return status;
   return out;
 }
 
 absl::StatusOr<Personality> LoadPersonality(const std::string& name) {
   absl::StatusOr<Personality> found = absl::InvalidArgumentError("");
   if (name.find('/') != std::string::npos) {
-    const std::optional<std::string> text = ReadFile(name);
-    if (!text) return absl::InvalidArgumentError(absl::StrCat("cannot read ", name));
+    const absl::StatusOr<std::string> text = ReadTextFile(name, kMaxFileBytes, "a personality");
+    if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
     found = ParsePersonality(*text, name);
   } else {
     const auto* builtin = std::ranges::find(kBuiltinPersonalities, name, &BuiltinPersonality::name);

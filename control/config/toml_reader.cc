@@ -1,5 +1,8 @@
 #include "control/config/toml_reader.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,43 @@ void TomlFaults::Add(const toml::source_region& where, absl::string_view key,
   if (!status_.ok()) return;
   status_ = absl::InvalidArgumentError(absl::StrCat(file_, ":", uint32_t{where.begin.line}, ": ",
                                                     key, key.empty() ? "" : ": ", reason));
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& file, size_t most_bytes,
+                                         absl::string_view what) {
+  std::FILE* const stream = std::fopen(file.c_str(), "re");
+  std::string text;
+  if (stream != nullptr) {
+    char buffer[4096];
+    while (const size_t count = std::fread(buffer, 1, sizeof(buffer), stream)) {
+      text.append(buffer, count);
+      if (text.size() > most_bytes) break;
+    }
+  }
+  const bool failed = stream == nullptr || std::ferror(stream) != 0;
+  const int error = errno;
+  if (stream != nullptr) std::fclose(stream);
+  if (failed) {
+    return absl::NotFoundError(absl::StrCat(file, ": cannot be read: ", std::strerror(error)));
+  }
+  if (text.size() > most_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": longer than ", most_bytes, " bytes, not ", what));
+  }
+  return text;
+}
+
+absl::Status ParseToml(absl::string_view text, const std::string& file,
+                       const std::function<void(const toml::table&, TomlFaults&)>& read) {
+  TomlFaults faults(file);
+  try {
+    const toml::table table = toml::parse(Standard(text), file);
+    read(table, faults);
+  } catch (const toml::parse_error& error) {
+    const std::string_view description = error.description();
+    faults.Add(error.source(), "", absl::string_view(description.data(), description.size()));
+  }
+  return faults.status();
 }
 
 const toml::node* TomlReader::Find(absl::string_view key) {

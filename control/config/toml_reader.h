@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <set>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace roci::control {
@@ -26,6 +28,15 @@ class TomlFaults {
   const std::string file_;
   absl::Status status_;
 };
+
+// The text of `file`. NotFound: it cannot be read. InvalidArgument: it is longer than `most_bytes`,
+// so it is not `what`.
+absl::StatusOr<std::string> ReadTextFile(const std::string& file, size_t most_bytes,
+                                         absl::string_view what);
+
+// Parses `text` and gives the table to `read`. The first fault, of the syntax or added by `read`.
+absl::Status ParseToml(absl::string_view text, const std::string& file,
+                       const std::function<void(const toml::table&, TomlFaults&)>& read);
 
 // Each function that reads a key returns whether it set its variable; an absent or wrong key leaves
 // the variable unchanged. `prefix` precedes keys in messages ("device[0].").

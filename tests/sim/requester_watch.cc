@@ -97,7 +97,7 @@ std::optional<std::string> RequesterWatch::NoteReread(TimeNs now, const Expected
   return std::nullopt;
 }
 
-// The requester has gone back: `at` is the second packet that it sends again.
+// Notes that the requester went back N. `at` is the second packet of its repeats.
 void RequesterWatch::TakeGoBack(Position at) {
   ++retries_;
   GoBack();

@@ -1,9 +1,6 @@
 #include "tools/scenario/parse_scenario.h"
 
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <map>
 #include <sstream>
 
@@ -371,40 +368,21 @@ class Parser {
 }  // namespace
 
 absl::StatusOr<Scenario> ParseScenario(std::string_view text, const std::string& file) {
-  control::TomlFaults faults(file);
   Scenario out;
-  try {
-    const toml::table table = toml::parse(text, file);
+  const auto read = [&](const toml::table& table, control::TomlFaults& faults) {
     out = Parser(table, file, faults).Parse();
-  } catch (const toml::parse_error& error) {
-    const std::string_view description = error.description();
-    faults.Add(error.source(), "", absl::string_view(description.data(), description.size()));
-  }
-  if (!faults.status().ok()) return faults.status();
+  };
+  const absl::Status status =
+      control::ParseToml(absl::string_view(text.data(), text.size()), file, read);
+  if (!status.ok()) return status;
   return out;
 }
 
 absl::StatusOr<Scenario> LoadScenario(const std::string& file) {
-  std::FILE* const stream = std::fopen(file.c_str(), "re");
-  std::string text;
-  if (stream != nullptr) {
-    char buffer[4096];
-    while (const size_t count = std::fread(buffer, 1, sizeof(buffer), stream)) {
-      text.append(buffer, count);
-      if (text.size() > Scenario::kMostFileBytes) break;
-    }
-  }
-  const bool failed = stream == nullptr || std::ferror(stream) != 0;
-  const int error = errno;
-  if (stream != nullptr) std::fclose(stream);
-  if (failed) {
-    return absl::NotFoundError(absl::StrCat(file, ": cannot be read: ", std::strerror(error)));
-  }
-  if (text.size() > Scenario::kMostFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": longer than ", Scenario::kMostFileBytes, " bytes, not a scenario"));
-  }
-  return ParseScenario(text, file);
+  const absl::StatusOr<std::string> text =
+      control::ReadTextFile(file, Scenario::kMostFileBytes, "a scenario");
+  if (!text.ok()) return text.status();
+  return ParseScenario(*text, file);
 }
 
 }  // namespace roci::tools

@@ -45,6 +45,12 @@ TEST(PersonalityTest, EveryBuiltinIsReadAndAdvertisesNoMoreThanTheDeviceHas) {
   }
 }
 
+TEST(PersonalityTest, AFileMustBeReadableAndBounded) {
+  for (const char* const path : {"/dev/zero", "/", "/nonexistent"}) {
+    EXPECT_FALSE(LoadPersonality(path).ok()) << path;
+  }
+}
+
 TEST(PersonalityTest, WithoutOneTheDeviceIsAsBefore) {
   roci_abi_query_device_response plain = {};
   DescribeDevice(DeviceLimits(), DeviceIdentity(), 1, plain);
@@ -109,7 +115,8 @@ TEST(PersonalityTest, FaultsAreOneLineWithThePlaceAndTheNearestWord) {
   EXPECT_THAT(FaultOf("vendor_id = \n"), HasSubstr("p.toml:1"));
   EXPECT_THAT(LoadPersonality("conectx6").status().message(),
               HasSubstr("there is no personality conectx6; the nearest is connectx-6"));
-  EXPECT_THAT(LoadPersonality("/nowhere/p.toml").status().message(), HasSubstr("cannot read"));
+  EXPECT_THAT(LoadPersonality("/nowhere/p.toml").status().message(),
+              HasSubstr("cannot be read: No such file"));
 }
 
 TEST(PersonalityTest, IsAKeyOfADevice) {
