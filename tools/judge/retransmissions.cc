@@ -144,6 +144,8 @@ void TakeRewind(const SeenFrame& frame, Flow& flow, Reporter& out) {
     ++flow.totals.nak_recoveries;
     if (frame.has_time) flow.totals.recovery.Add(frame.time_ns - state.nak->second);
     CheckStart(frame, flow, state.nak->first, out);
+    // From elsewhere: a time-out has come first, and the NAK, still on its way, repeats once more.
+    if (!BeginsWith(flow, frame.packet.psn, state.nak->first)) state.filled_nak = state.nak->first;
     state.nak.reset();
   } else if (state.rnr) {
     CheckRnrWait(frame, flow, out);

@@ -15,6 +15,7 @@ namespace roci::tools::judge {
 namespace {
 
 using roce::Opcode;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -184,6 +185,26 @@ TEST(Judge, AcceptsALossAndItsRecovery) {
     EXPECT_EQ(totals.missing, lost_before_capture ? 1u : 0u);
     EXPECT_EQ(totals.repeated, 2u);
   }
+}
+
+// Captured at the responder: what it has sent may still be on its way.
+TEST(Judge, AcceptsATimeoutThatCrossesANak) {
+  Talk talk;
+  talk.Request(Opcode::kRcSendOnly, 1, 8);
+  talk.Request(Opcode::kRcSendOnly, 3, 8);
+  talk.Ack(1, 1);
+  talk.Response(Opcode::kRcAcknowledge, 2, 0x60, 1);
+  for (const uint32_t psn : {1, 2, 3}) talk.Request(Opcode::kRcSendOnly, psn, 8);
+  talk.At(1'100'000'000).Ack(3, 3);
+  talk.At(1'100'003'000).Request(Opcode::kRcSendOnly, 2, 8);
+  talk.Request(Opcode::kRcSendOnly, 3, 8);
+  talk.Ack(3, 3);
+  EXPECT_THAT(NamesIn(talk.frames()), ElementsAre("repeat_acknowledged?"));
+  // A NAK explains one more repetition, not two.
+  talk.Request(Opcode::kRcSendOnly, 4, 8);
+  talk.At(1'200'000'000).Ack(4, 4);
+  talk.At(1'200'003'000).Request(Opcode::kRcSendOnly, 2, 8);
+  EXPECT_THAT(NamesIn(talk.frames()), Contains("repeat_early?"));
 }
 
 TEST(Judge, AcceptsATimeoutAndMeasuresIt) {
