@@ -3,10 +3,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "control/config/port_check.h"
+#include "control/manage/fault_requests.h"
 #include "control/net/routes.h"
 #include "dataplane/port/port_drivers.h"
 
@@ -39,6 +42,11 @@ std::string Addresses(const DeviceConfig& device) {
     absl::StrAppend(&out, vlan.addresses.empty() ? " its link-local address only)" : ")");
   }
   return out.empty() ? " its link-local address only" : out;
+}
+
+std::string FaultCount(const DeviceConfig& device) {
+  const size_t count = device.faults.size();
+  return count == 0 ? "" : absl::StrCat(", ", count, count == 1 ? " fault" : " faults");
 }
 
 std::string RouteLines(const DeviceConfig& device) {
@@ -81,6 +89,19 @@ absl::Status CheckMachine(const Config& config, const std::string& file) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFaults(const Config& config, const std::string& file) {
+  for (size_t i = 0; i < config.devices.size(); ++i) {
+    const std::vector<std::string>& faults = config.devices[i].faults;
+    for (size_t j = 0; j < faults.size(); ++j) {
+      const absl::Status status = CheckFault(nlohmann::json::parse(faults[j]));
+      if (status.ok()) continue;
+      return Fault(file, absl::StrCat("device[", i, "].fault[", j, "]"),
+                   absl::StrReplaceAll(status.message(), {{"_ns\"", "\""}}));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::string DescribeConfig(const Config& config, const std::string& runtime_dir) {
   const DaemonConfig& daemon = config.daemon;
   std::string out =
@@ -95,7 +116,7 @@ std::string DescribeConfig(const Config& config, const std::string& runtime_dir)
   for (const DeviceConfig& device : config.devices) {
     absl::StrAppend(&out, "  ", device.name, " on ", device.wire.empty() ? "port " : "wire ",
                     device.wire.empty() ? device.port : device.wire, ", MTU ", device.mtu, ":",
-                    Addresses(device), "\n", RouteLines(device));
+                    Addresses(device), FaultCount(device), "\n", RouteLines(device));
   }
   return out;
 }

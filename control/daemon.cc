@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -205,6 +206,12 @@ absl::Status Daemon::MakeDevices() {
           "%s: the kernel's device %s on the same adapter has RoCE enabled, so the adapter passes "
           "no RoCE frame to rocid (docs/adapters.md)",
           device.name.c_str(), roce.c_str());
+    }
+    for (const std::string& fault : device.faults) {
+      const absl::Status added = AddFault(**made, nlohmann::json::parse(fault));
+      if (added.ok()) continue;
+      return absl::Status(added.code(),
+                          absl::StrCat("a fault of ", device.name, ": ", added.message()));
     }
     devices_.push_back(*std::move(made));
   }

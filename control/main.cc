@@ -64,6 +64,8 @@ int main(int argc, char** argv) {
   if (!config.ok()) return Fail(config.status());
   const absl::Status fits = roci::control::CheckMachine(*config, options->config_file);
   if (!fits.ok()) return Fail(fits);
+  const absl::Status faults = roci::control::CheckFaults(*config, options->config_file);
+  if (!faults.ok()) return Fail(faults);
   const std::string runtime_dir =
       roci::abi::RuntimeDir(options->runtime_dir.c_str(), roci::abi::RuntimeDirUse::kServe);
   if (options->check_config) {

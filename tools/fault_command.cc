@@ -1,16 +1,18 @@
 // roci fault add|list|del: exact faults of packets, completions and verbs calls
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
-#include "control/device/call_faults.h"
+#include "absl/strings/str_cat.h"
+#include "control/config/fault_keys.h"
 #include "dataplane/types/fault_settings.h"
 #include "roce/headers.h"
 #include "roce/types.h"
@@ -128,45 +130,27 @@ Examples:
   roci fault del roci0 1
   roci fault del roci0 all)";
 
-constexpr uint64_t kMostPeriodNs = 24 * 3'600 * roce::kNsPerSecond;  // of --after and --for
+// The value of an option that control::FaultKeys() lists.
+struct KeyValue {
+  bool flag = false;
+  std::string text;
+  std::vector<std::string> texts;
+};
 
-// Options of `add` that are numbers, times, ... as written.
 struct FaultOptions {
   std::string device;
-  std::string direction;
-  std::string psn, pass, after, lasts, nth, every, times, chance, seed;
-  bool drop = false;
-  bool ecn = false;
-  bool lose_event = false;
-  bool overflow = false;
-  std::string cm, verb, program, created, peer, error, completion, status, vendor_error;
-  std::string delay, reorder, duplicate, truncate, icrc, inject, replay, reject;
-  std::vector<std::string> changes, flips, limits;
+  std::vector<KeyValue> values = std::vector<KeyValue>(control::FaultKeys().size());
+  std::string replay;
   std::string which;  // of `del`
   bool json = false;
   Selection selection;
-};
 
-void AddNumber(Json& fault, const char* key, const std::string& text) {
-  if (!text.empty()) fault[key] = *ParseNumber(text, kMostInJson);
-}
-void AddTime(Json& fault, const char* key, const std::string& text, uint64_t most_ns) {
-  if (!text.empty()) fault[key] = *ParseDuration(text, most_ns);
-}
-
-void AddText(Json& fault, const char* key, const std::string& text) {
-  if (!text.empty()) fault[key] = text;
-}
-
-// As a number if it is one: as `number_key`.
-void AddTextOrNumber(Json& fault, const char* key, const char* number_key,
-                     const std::string& text) {
-  if (const auto number = ParseNumber(text, kMostInJson)) {
-    fault[number_key] = *number;
-  } else {
-    AddText(fault, key, text);
+  const KeyValue& Of(std::string_view name) const {
+    const auto keys = control::FaultKeys();
+    const auto found = std::ranges::find(keys, name, &control::FaultKey::name);
+    return values[static_cast<size_t>(found - keys.begin())];
   }
-}
+};
 
 // Frame N of a capture, by "FILE:N", in hexadecimal digits. Nothing, and a message: there is none.
 std::optional<std::string> ReadFrame(const std::string& text) {
@@ -212,41 +196,13 @@ std::optional<std::string> ReadFrame(const std::string& text) {
 
 Json FaultOf(const FaultOptions& options) {
   Json fault = Json::object();
-  AddText(fault, "completion", options.completion);
-  AddText(fault, "status", options.status);
-  AddText(fault, "verb", options.verb);
-  AddTextOrNumber(fault, "program", "pid", options.program);
-  AddNumber(fault, "created", options.created);
-  AddText(fault, "peer", options.peer);
-  AddTextOrNumber(fault, "errno", "errno", options.error);
-  AddNumber(fault, "vendor_error", options.vendor_error);
-  if (options.lose_event) fault["lose_event"] = true;
-  if (options.overflow) fault["overflow"] = true;
-  if (!options.limits.empty()) fault["limit"] = options.limits;
-  AddText(fault, "inject", options.inject);
-  AddTextOrNumber(fault, "reject", "reject", options.reject);
-  AddText(fault, "cm", options.cm);
-  AddText(fault, "direction", options.direction);
   AddSelection(options.selection, fault);
-  if (absl::StartsWith(options.psn, "+")) fault["psn_from_first"] = true;
-  AddNumber(fault, "psn", absl::StartsWith(options.psn, "+") ? options.psn.substr(1) : options.psn);
-  AddNumber(fault, "pass", options.pass);
-  AddTime(fault, "after_ns", options.after, kMostPeriodNs);
-  AddTime(fault, "for_ns", options.lasts, kMostPeriodNs);
-  AddNumber(fault, "nth", options.nth);
-  AddNumber(fault, "every", options.every);
-  AddNumber(fault, "times", options.times);
-  AddNumber(fault, "seed", options.seed);
-  if (!options.chance.empty()) fault["chance"] = *ParseChance(options.chance);
-  if (options.drop) fault["drop"] = true;
-  if (options.ecn) fault["ecn"] = true;
-  AddTime(fault, "delay_ns", options.delay, control::CallFaultSettings::kMostDelayNs);
-  AddNumber(fault, "reorder", options.reorder);
-  AddNumber(fault, "duplicate", options.duplicate);
-  AddNumber(fault, "truncate", options.truncate);
-  if (!options.changes.empty()) fault["set"] = options.changes;
-  if (!options.flips.empty()) fault["flip"] = options.flips;
-  AddText(fault, "icrc", options.icrc);
+  for (size_t i = 0; i < options.values.size(); ++i) {
+    const auto& [flag, text, texts] = options.values[i];
+    const control::FaultKey& key = control::FaultKeys()[i];
+    if (flag || !text.empty()) control::TakeFaultValue(key, text, fault);
+    for (const std::string& each : texts) control::TakeFaultValue(key, each, fault);
+  }
   return fault;
 }
 
@@ -269,10 +225,11 @@ int ListFields() {
 }
 
 int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
-  if (options.changes == std::vector<std::string>{"help"}) return ListFields();
-  if (options.verb.empty() && !options.delay.empty() && !ParseDuration(options.delay)) {
+  if (options.Of("set").texts == std::vector<std::string>{"help"}) return ListFields();
+  const std::string& delay = options.Of("delay").text;
+  if (options.Of("verb").text.empty() && !delay.empty() && !ParseDuration(delay)) {
     std::fprintf(stderr, "roci: %s is not a time up to 5s (only calls can take longer)\n",
-                 options.delay.c_str());
+                 delay.c_str());
     return 2;
   }
   Json fault = FaultOf(options);
@@ -296,94 +253,29 @@ int Ask(const FaultOptions& options, const std::string& runtime_dir) {
   return Print(AskDaemon(runtime_dir, request), options.json);
 }
 
-CLI::Option* AddNumberOption(CLI::App& command, const char* name, std::string& out,
-                             const char* help) {
-  return command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseNumber(text, kMostInJson) ? std::string() : text + " is not a number";
+void AddKeyOption(CLI::App& command, const control::FaultKey& key, KeyValue& out) {
+  using Kind = control::FaultKeyKind;
+  const std::string name = absl::StrCat("--", std::string(key.name));
+  if (key.kind == Kind::kFlag) {
+    command.add_flag(name, out.flag, key.help);
+    return;
+  }
+  CLI::Option* option = key.takes_several()
+                            ? command.add_option(name, out.texts, key.help)->allow_extra_args(false)
+                            : command.add_option(name, out.text, key.help);
+  option->check([&key](const std::string& text) {
+    Json ignored;
+    return control::TakeFaultValue(key, text, ignored);
   });
 }
 
-void AddDelayOption(CLI::App& command, const char* name, std::string& out, const char* help) {
-  command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseDuration(text, control::CallFaultSettings::kMostDelayNs)
-               ? std::string()
-               : text + " is not a time up to 5s, for calls 20s (10us, 1.5ms)";
-  });
-}
-
-// 0 would mean for ever, to the daemon.
-void AddPeriodOption(CLI::App& command, const char* name, std::string& out, const char* help) {
-  command.add_option(name, out, help)->check([](const std::string& text) {
-    return ParseDuration(text, kMostPeriodNs).value_or(0) != 0
-               ? std::string()
-               : text + " is not a time up to 86400s (100ms, 30s)";
-  });
-}
-
-void AddMatchOptions(CLI::App& command, FaultOptions& options) {
-  command.add_option("--direction", options.direction, "in or out (default out)")
-      ->check(CLI::IsMember({"in", "out"}));
+void AddFaultOptions(CLI::App& command, FaultOptions& options) {
   AddSelectionOptions(command, options.selection);
-  command.add_option("--cm", options.cm, "A message of the connection manager: req, rep, rej, ...");
-  command.add_option("--completion", options.completion,
-                     "Completions instead of packets: send, rdma_read, recv, ... or '*'");
-  command.add_option("--verb", options.verb, "Calls instead of packets: reg_mr, 'create_*'");
-  command.add_option("--program", options.program, "Of programs with this name or process number");
-  AddNumberOption(command, "--created", options.created,
-                  "Of the N-th queue pair that is created from now on");
-  command.add_option("--peer", options.peer, "Of this address at the other end");
-  command.add_option("--psn", options.psn, "PSN, or +N from the first packet")
-      ->check([](const std::string& text) {
-        return ParseNumber(absl::StartsWith(text, "+") ? text.substr(1) : text, roce::kMask24)
-                   ? std::string()
-                   : text + " is not a PSN (1000, +5)";
-      });
-  AddNumberOption(command, "--pass", options.pass, "With --psn: the N-th time that it passes");
-  AddPeriodOption(command, "--after", options.after, "Begin after this time");
-  AddPeriodOption(command, "--for", options.lasts, "Last for this time");
-  AddNumberOption(command, "--nth", options.nth, "The N-th packet or call that matches");
-  AddNumberOption(command, "--every", options.every, "Every N-th");
-  AddNumberOption(command, "--times", options.times, "At most so many; 0: no limit");
-  command.add_option("--chance", options.chance, "Probability: 1% or 0.01")
-      ->check([](const std::string& text) {
-        return ParseChance(text) ? std::string() : text + " is not a probability (1%, 0.01)";
-      });
-  AddNumberOption(command, "--seed", options.seed, "Seed of --chance (default 0)");
-}
-
-void AddActionOptions(CLI::App& command, FaultOptions& options) {
-  command.add_flag("--drop", options.drop, "Drop the packet");
-  AddDelayOption(command, "--delay", options.delay, "Hold it for this time");
-  AddNumberOption(command, "--reorder", options.reorder, "Let N packets overtake it");
-  AddNumberOption(command, "--duplicate", options.duplicate, "Send N more copies");
-  AddNumberOption(command, "--truncate", options.truncate, "Cut N bytes off its end");
-  command.add_option("--status", options.status,
-                     "With --completion: the status that they report: rem_access_err");
-  AddNumberOption(command, "--vendor-error", options.vendor_error,
-                  "With --status: their vendor error");
-  command.add_flag("--lose-event", options.lose_event,
-                   "With --completion: the event that they raise is lost");
-  command.add_flag("--overflow", options.overflow,
-                   "With --completion: the completion queue overflows");
-  command.add_option("--errno", options.error, "With --verb: the call fails with it: ENOMEM");
-  command
-      .add_option("--limit", options.limits,
-                  "With --verb query_device or query_port: answer with at most: max_qp=16")
-      ->allow_extra_args(false);
-  command.add_option("--inject", options.inject,
-                     "Put a frame in front: cnp, nak_access, rnr_nak, stale, dreq, ...");
+  for (size_t i = 0; i < options.values.size(); ++i) {
+    const control::FaultKey& key = control::FaultKeys()[i];
+    if (key.name != "qp" && key.name != "opcode") AddKeyOption(command, key, options.values[i]);
+  }
   command.add_option("--replay", options.replay, "Put a frame of a capture in front: FILE:N");
-  command.add_option("--reject", options.reject,
-                     "With --cm: drop it and answer with REJ of this reason");
-  command.add_flag("--ecn", options.ecn, "Mark it (CE)");
-  command
-      .add_option("--set", options.changes,
-                  "Change a field: FIELD=VALUE, += or -=; help: list the fields")
-      ->allow_extra_args(false);
-  command.add_option("--flip", options.flips, "Invert a bit: headers:N, payload:N, icrc:N")
-      ->allow_extra_args(false);
-  command.add_option("--icrc", options.icrc, "Fix or keep the ICRC after --set and --flip")
-      ->check(CLI::IsMember({"fix", "keep"}));
 }
 
 }  // namespace
@@ -400,8 +292,7 @@ void AddFaultCommand(CLI::App& app, CommandContext& context) {
   };
   CLI::App* add = command->add_subcommand("add", "Add a fault");
   add_common(add);
-  AddMatchOptions(*add, *options);
-  AddActionOptions(*add, *options);
+  AddFaultOptions(*add, *options);
   add->callback(
       [options, &context] { context.exit_status = AddFault(*options, context.runtime_dir); });
   CLI::App* list = command->add_subcommand("list", "List the faults of a device and their counts");

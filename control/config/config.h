@@ -90,6 +90,7 @@ struct DeviceConfig {  // [[device]]
   uint32_t reorder_wait_us = 200;
   std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
   Personality personality;
+  std::vector<std::string> faults;  // [[device.fault]], as JSON (fault_reader.h)
   // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;
 };

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "control/config/fault_reader.h"
 #include "control/config/named_value.h"
 #include "control/config/toml_reader.h"
 #include "control/net/addresses.h"
@@ -255,6 +256,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   ReadPortSettings(reader, out, out.port_settings);
   ReadReordering(reader, out);
   ReadPersonality(reader, out.personality);
+  ReadFaults(reader, out.faults);
   CongestionUse use{};
   if (ReadCongestionUse(reader, "congestion", use)) out.congestion_use = use;
 }

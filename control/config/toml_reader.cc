@@ -1,11 +1,13 @@
 #include "control/config/toml_reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "control/config/nearest_name.h"
 
 namespace roci::control {
 namespace {
@@ -165,6 +167,29 @@ bool TomlReader::Strings(absl::string_view key, std::vector<std::string>& out) {
   });
 }
 
+bool TomlReader::Texts(absl::string_view key, std::vector<std::string>& out) {
+  const toml::node* node = Find(key);
+  if (node == nullptr) return false;
+  std::vector<std::string> texts;
+  const auto take = [&](const toml::node& value) {
+    if (const auto* text = value.as_string()) {
+      texts.push_back(text->get());
+    } else if (const auto* integer = value.as_integer()) {
+      texts.push_back(absl::StrCat(integer->get()));
+    } else if (const auto* number = value.as_floating_point()) {
+      texts.push_back(absl::StrCat(number->get()));
+    } else {
+      FaultAt(value, key, "must be a string, a number, or an array of them");
+      return false;
+    }
+    return true;
+  };
+  const toml::array* array = node->as_array();
+  const bool is_right = array == nullptr ? take(*node) : std::ranges::all_of(*array, take);
+  if (is_right) out = std::move(texts);
+  return is_right;
+}
+
 void TomlReader::Table(absl::string_view key, const std::function<void(TomlReader&)>& read) {
   const toml::node* node = Find(key);
   if (node == nullptr) return;
@@ -198,7 +223,12 @@ void TomlReader::RefuseOthers() {
     first = &node;
     name = absl::string_view(key.str().data(), key.str().size());
   }
-  if (first != nullptr) FaultAt(*first, name, "unknown key");
+  if (first == nullptr) return;
+  const std::vector<std::string_view> known(known_.begin(), known_.end());
+  FaultAt(*first, name,
+          known.empty() ? "unknown key"
+                        : absl::StrCat("unknown key; the nearest is ",
+                                       std::string(NearestName(Standard(name), known))));
 }
 
 }  // namespace roci::control

@@ -50,6 +50,8 @@ class TomlReader {
   bool Numbers(absl::string_view key, uint32_t min, uint32_t max, std::vector<uint32_t>& out);
   bool String(absl::string_view key, std::string& out);
   bool Strings(absl::string_view key, std::vector<std::string>& out);
+  // The text of a string or number, or of each of an array of them.
+  bool Texts(absl::string_view key, std::vector<std::string>& out);
   // `parse` returns false for a wrong text; `expected` describes a right one in the message.
   bool Parsed(absl::string_view key, absl::string_view expected,
               const std::function<bool(const std::string&)>& parse);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -277,20 +278,27 @@ void DescribeActions(const FaultActions& actions, Json& out) {
   DescribeInjection(actions, out);
 }
 
-absl::Status Add(Device& device, const Json& request) {
-  if (IsCallFault(request)) {
-    const absl::StatusOr<CallFaultSettings> settings = DecodeCallFault(request);
-    if (!settings.ok()) return settings.status();
-    return device.call_faults().Add(device.dataplane().TakeFaultId(), *settings, MonotonicNow());
-  }
-  if (IsCompletionFault(request)) {
-    const auto settings = DecodeCompletionFault(request);
-    return settings.ok() ? device.dataplane().AddCompletionFault(*settings).status()
-                         : settings.status();
-  }
-  const absl::StatusOr<FaultSettings> settings = DecodeFault(request);
-  return settings.ok() ? device.dataplane().AddFault(*settings).status() : settings.status();
+using AnyFault = std::variant<FaultSettings, dataplane::CompletionFaultSettings, CallFaultSettings>;
+
+absl::StatusOr<AnyFault> DecodeAny(const Json& fault) {
+  if (IsCallFault(fault)) return DecodeCallFault(fault);
+  if (IsCompletionFault(fault)) return DecodeCompletionFault(fault);
+  return DecodeFault(fault);
 }
+
+struct Adder {
+  absl::Status operator()(const FaultSettings& settings) const {
+    return device.dataplane().AddFault(settings).status();
+  }
+  absl::Status operator()(const dataplane::CompletionFaultSettings& settings) const {
+    return device.dataplane().AddCompletionFault(settings).status();
+  }
+  absl::Status operator()(const CallFaultSettings& settings) const {
+    return device.call_faults().Add(device.dataplane().TakeFaultId(), settings, MonotonicNow());
+  }
+
+  Device& device;
+};
 
 absl::Status Remove(Device& device, const Json& number) {
   if (!number.is_number_unsigned()) return WrongValue("remove", "a fault's number");
@@ -351,13 +359,20 @@ Json DescribeFault(uint32_t id, const FaultSettings& settings,
   return out;
 }
 
+absl::Status CheckFault(const Json& fault) { return DecodeAny(fault).status(); }
+
+absl::Status AddFault(Device& device, const Json& fault) {
+  const absl::StatusOr<AnyFault> settings = DecodeAny(fault);
+  return settings.ok() ? std::visit(Adder{device}, *settings) : settings.status();
+}
+
 absl::StatusOr<Json> RunFaultCommand(const Services& services, const Json& request) {
   const absl::StatusOr<Device*> found = RequestDevice(services, request);
   if (!found.ok()) return found.status();
   Device& device = **found;
   absl::Status status;
   if (const auto add = request.find("add"); add != request.end()) {
-    status = Add(device, *add);
+    status = AddFault(device, *add);
   } else if (const auto number = request.find("remove"); number != request.end()) {
     status = Remove(device, *number);
   } else if (const auto clear = request.find("clear"); clear != request.end()) {

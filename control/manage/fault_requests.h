@@ -23,9 +23,13 @@ absl::StatusOr<dataplane::FaultSettings> DecodeFault(const nlohmann::json& reque
 nlohmann::json DescribeFault(uint32_t id, const dataplane::FaultSettings& settings,
                              const dataplane::FaultSnapshot& counters);
 
-// {"device": NAME} and one of "add": a fault of packets, completions or calls
-// (completion_fault_requests.h, call_fault_requests.h); "remove": its number; "clear": true; or
-// none of them. Returns the device's faults.
+// Checks or adds a fault of packets, completions or calls (completion_fault_requests.h,
+// call_fault_requests.h). ResourceExhausted: the device has too many.
+absl::Status CheckFault(const nlohmann::json& fault);
+absl::Status AddFault(Device& device, const nlohmann::json& fault);
+
+// {"device": NAME} and one of "add": a fault; "remove": its number; "clear": true; or none of
+// them. Returns the device's faults.
 absl::StatusOr<nlohmann::json> RunFaultCommand(const Services& services,
                                                const nlohmann::json& request);
 

@@ -129,6 +129,42 @@ class FaultTest(unittest.TestCase):
         self.run_pair(*SEND, '-n', '200')
         self.assertGreaterEqual(self.counters(device)['hit'], 20)
 
+    def test_faults_of_the_configuration_are_those_of_the_command(self):
+        devices = ''.join(f'[[device]]\nname = "{name}"\nwire = "w"\naddresses = ["{address}/24"]\n%s'
+                          for name, address in zip(ACROSS, ADDRESSES))
+        faults = ('[[device.fault]]\nverb = "reg_mr"\nerrno = "ENOMEM"\nnth = 2\n'
+                  '[[device.fault]]\nset = ["aeth.syndrome=nak_access"]\nopcode = "RC_ACKNOWLEDGE"\nnth = 3\nicrc = "fix"\n'
+                  '[[device.fault]]\ncompletion = "*"\nprogram = "rping"\ndelay = "1.5ms"\nchance = "1%"\nseed = 7\n')
+        daemon = Daemon(PROGRAMS, config='[[wire]]\nname = "w"\n' + devices % (faults, ''))
+        self.addCleanup(daemon.stop)
+        self.daemon = daemon
+        first = json.loads(self.roci('fault', 'list', 'roci0', '--json').stdout)
+        self.roci('fault', 'add', 'roci1', '--verb', 'reg_mr', '--errno', 'ENOMEM', '--nth', '2')
+        self.roci('fault', 'add', 'roci1', '--set', 'aeth.syndrome=nak_access', '--opcode', 'RC_ACKNOWLEDGE', '--nth', '3', '--icrc', 'fix')
+        second = json.loads(self.roci('fault', 'add', 'roci1', '--completion', '*', '--program', 'rping', '--delay', '1.5ms', '--chance', '1%',
+                                      '--seed', '7', '--json').stdout)
+        self.assertEqual(len(first), 3)
+        self.assertEqual(first, second)
+        self.roci('fault', 'del', 'roci1', 'all')
+        self.roci('fault', 'del', 'roci0', '1')
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertEqual([fault['counters']['hit'] for fault in json.loads(self.roci('fault', 'list', 'roci0', '--json').stdout)], [1, 0])
+
+    def test_contradictory_faults_of_the_configuration_are_refused(self):
+        head = '[[wire]]\nname = "w"\n[[device]]\nname = "a"\nwire = "w"\n[[device.fault]]\ndrop = true\n[[device.fault]]\n'
+        for lines, says in (('nth = 1', 'the fault does nothing'),
+                            ('delay = "1us"\nreorder = 1', 'a packet waits either for a time ("delay") or for others ("reorder")'),
+                            ('verb = "reg_mrs"\nerrno = "ENOMEM"', 'reg_mr'), ('cm = "rek"\ndrop = true', 'the nearest is req')):
+            with self.subTest(lines=lines), tempfile.NamedTemporaryFile('w', suffix='.toml') as file:
+                file.write(head + lines + '\n')
+                file.flush()
+                for extra in [], ['--check-config']:
+                    done = subprocess.run([PROGRAMS.rocid, '--runtime-dir', self.daemon.runtime_dir + '.other', '--config', file.name, *extra],
+                                          capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                    self.assertNotEqual(done.returncode, 0)
+                    self.assertIn(f'{file.name}: device[0].fault[1]: ', done.stderr)
+                    self.assertIn(says, done.stderr)
+
     def test_faults_are_numbered_listed_and_deleted(self):
         self.roci('fault', 'add', 'roci0', '--drop', '--opcode', 'RC_SEND_ONLY', '--nth', '1000')
         listed = self.roci('fault', 'add', 'roci0', '--ecn', '--chance', '1%', '--direction', 'in').stdout

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "control/config/value_text.h"
 #include "dataplane/types/impairment_settings.h"
 
 namespace CLI {
@@ -31,18 +32,16 @@ void AddSelection(const Selection& selection, nlohmann::json& request);
 // `roci show --json qps`.
 void AddPeers(const nlohmann::json& shown, const std::string& device, nlohmann::json& request);
 
-// The largest number that all JSON implementations represent exactly (RFC 8259, 6).
-inline constexpr uint64_t kMostInJson = uint64_t{1} << 53;
+using control::FindOpcodes;
+using control::kMostInJson;
+using control::ParseChance;
+using control::ParseNumber;
 
-// "17" or "0x11", at most `most`.
-std::optional<uint64_t> ParseNumber(const std::string& text, uint64_t most);
-// Opcodes that match "0x11", "RC_ACKNOWLEDGE" or "*_READ_*" (case-insensitive); empty: none.
-std::vector<uint32_t> FindOpcodes(const std::string& text);
-// "1%", "0.01": from 0 to 1.
-std::optional<double> ParseChance(const std::string& text);
 // "10us", "1.5ms", "200ns", "1s": nanoseconds, at most `most_ns` (less than 2^53).
-std::optional<uint64_t> ParseDuration(
-    const std::string& text, uint64_t most_ns = dataplane::BottleneckSettings::kMostQueueNs);
+inline std::optional<uint64_t> ParseDuration(
+    const std::string& text, uint64_t most_ns = dataplane::BottleneckSettings::kMostQueueNs) {
+  return control::ParseDuration(text, most_ns);
+}
 // "10Gbit", "500Mbit", "64kbit", "1000000": bit/s, at most 1 Tbit. Units of tc(8),
 // case-insensitive, except "bps" (bytes per second in tc), which is ambiguous and refused.
 std::optional<uint64_t> ParseRate(const std::string& text);

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "tests/unit/control/config/congestion_fields.h"
@@ -165,7 +166,8 @@ TEST(ConfigTest, FaultsOfVlans) {
             "t.toml:5: device[0].vlan[0].id: must be a whole number from 1 to 4094");
   EXPECT_EQ(fault("id=1\n[[device.vlan]]\nid=1\n"),
             "t.toml:7: device[0].vlan[1].id: another VLAN of this device has this id");
-  EXPECT_EQ(fault("id=1\nmtu=5\n"), "t.toml:6: device[0].vlan[0].mtu: unknown key");
+  EXPECT_EQ(fault("id=1\nmtu=5\n"),
+            "t.toml:6: device[0].vlan[0].mtu: unknown key; the nearest is id");
   for (const char* mapping : {"8:0", "0:8", "1", "1:", "01:1", "1:1:1", ""}) {
     EXPECT_EQ(fault(absl::StrCat("id=1\negress_qos_map=[\"", mapping, "\"]\n")),
               absl::StrCat("t.toml:6: device[0].vlan[0].egress_qos_map: \"", mapping,
@@ -196,8 +198,9 @@ TEST(ConfigTest, FaultsOfVlans) {
 TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {
   EXPECT_EQ(Fault("[daemon]\nlcores = 0\n"),
             "t.toml:2: daemon.lcores: must be a whole number from 1 to 16");
-  EXPECT_EQ(Fault("[daemon]\n\nlcore = 1\n"), "t.toml:3: daemon.lcore: unknown key");
-  EXPECT_EQ(Fault("[demon]\n"), "t.toml:1: demon: unknown key");
+  EXPECT_EQ(Fault("[daemon]\n\nlcore = 1\n"),
+            "t.toml:3: daemon.lcore: unknown key; the nearest is lcores");
+  EXPECT_EQ(Fault("[demon]\n"), "t.toml:1: demon: unknown key; the nearest is daemon");
   EXPECT_EQ(Fault("[memory]\npolicy = \"fast\"\n"),
             "t.toml:2: memory.policy: \"fast\" is not one of \"auto\", \"process_vm\", \"map\"");
   EXPECT_EQ(Fault("device = 1\n"), "t.toml:1: device: must be a list of tables: [[device]]");
@@ -210,6 +213,60 @@ TEST(ConfigTest, FaultsNameFileLineKeyAndReason) {
       Fault("[[device]]\nname=\"a\"\nport=\"p\"\naddresses=[\"10.0.0.1/8\",\n\"nonsense\"]\n"),
       "t.toml:5: device[0].addresses: \"nonsense\" is not an IPv4 or IPv6 unicast address "
       "with a prefix length");
+}
+
+constexpr char kDeviceWithFaults[] = "[[wire]]\nname=\"w\"\n[[device]]\nname=\"a\"\nwire=\"w\"\n";
+
+TEST(ConfigTest, ReadsFaultsAsManagementCommandsHaveThem) {
+  const auto config = ParseConfig(absl::StrCat(kDeviceWithFaults, R"(
+[[device.fault]]
+drop = true
+ecn = false
+direction = "in"
+opcode = ["RC_SEND_ONLY", "0x05", "RC_SEND_ONLY"]
+qp = [17, "0x12"]
+psn = "+5"
+pass = 1
+after = "1.5ms"
+chance = 0.5
+program = "rping"
+[[device.fault]]
+verb = "reg_mr"
+errno = "ENOMEM"
+program = 7
+delay = "20s"
+set = "bth.psn+=1"
+lose_event = true
+)"),
+                                  "t.toml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const std::vector<std::string>& faults = config->devices[0].faults;
+  ASSERT_EQ(faults.size(), 2u);
+  using Json = nlohmann::json;
+  EXPECT_EQ(Json::parse(faults[0]), Json::parse(R"({"drop": true, "direction": "in",
+      "opcodes": [4, 5], "qps": [17, 18], "psn": 5, "psn_from_first": true, "pass": 1,
+      "after_ns": 1500000, "chance": 0.5, "program": "rping"})"));
+  EXPECT_EQ(Json::parse(faults[1]), Json::parse(R"({"verb": "reg_mr", "errno": "ENOMEM", "pid": 7,
+      "delay_ns": 20000000000, "set": ["bth.psn+=1"], "lose_event": true})"));
+}
+
+TEST(ConfigTest, RefusesFaultsOfWrongForm) {
+  const auto fault = [](const std::string& line) {
+    return Fault(absl::StrCat(kDeviceWithFaults, "[[device.fault]]\n", line, "\n"));
+  };
+  const std::string at = "t.toml:7: device[0].fault[0].";
+  EXPECT_EQ(fault("drop = true"), "");
+  EXPECT_EQ(fault("drop = 1"), at + "drop: must be true or false");
+  EXPECT_EQ(fault("dorp = true"), at + "dorp: unknown key; the nearest is drop");
+  EXPECT_EQ(fault("nth = 'x'"), at + "nth: x is not a number");
+  EXPECT_EQ(fault("nth = -1"), at + "nth: -1 is not a number");
+  EXPECT_EQ(fault("nth = [1, 2]"), at + "nth: must be one value, not several");
+  EXPECT_EQ(fault("nth = true"), at + "nth: must be a string, a number, or an array of them");
+  EXPECT_EQ(fault("for = '0s'"), at + "for: 0s is not a time up to 86400s (100ms, 30s)");
+  EXPECT_EQ(fault("psn = 16777216"), at + "psn: 16777216 is not a PSN (1000, +5)");
+  EXPECT_EQ(fault("direction = 'both'"), at + "direction: both is neither in nor out");
+  EXPECT_EQ(fault("opcode = 'RC_SEMD'"), at + "opcode: there is no opcode RC_SEMD");
+  EXPECT_EQ(fault("chance = '101%'"), at + "chance: 101% is not a probability (1%, 0.01)");
 }
 
 TEST(ConfigTest, SyntaxErrorsHaveALine) {

@@ -106,7 +106,8 @@ TEST(PersonalityTest, FlagsAndTypesAgree) {
 }
 
 TEST(PersonalityTest, FaultsAreOneLineWithThePlaceAndTheNearestWord) {
-  EXPECT_EQ(FaultOf("[limits]\nmax_qps = 1\n"), "p.toml:2: limits.max_qps: unknown key");
+  EXPECT_EQ(FaultOf("[limits]\nmax_qps = 1\n"),
+            "p.toml:2: limits.max_qps: unknown key; the nearest is max_qp");
   EXPECT_THAT(FaultOf("[limits]\nmax_qp = 0\n"), HasSubstr("p.toml:2: limits.max_qp"));
   EXPECT_THAT(FaultOf("features = [\"atomic\"]\n"), HasSubstr("the nearest is atomics"));
   EXPECT_THAT(FaultOf("qp_types = [\"raw\"]\n"), HasSubstr("there is no raw; the nearest is"));
