@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "control/cm/channel.h"
 #include "control/loop/errno_status.h"
 
 namespace roci::control::cm {
@@ -15,6 +16,8 @@ constexpr uint16_t kLast = SharedQuotas::kLastChosenPort;
 bool IsOfOneFamily(const CmId& id) { return id.family_only || id.source.family == AF_INET; }
 
 }  // namespace
+
+uint32_t CmId::account() const { return channel->peer().uid; }
 
 std::optional<uint16_t> PortSet::FirstMissing(uint16_t from, uint16_t last) const {
   uint64_t considered = ~uint64_t{0} << from % kBits;

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "control/cm/ip_service.h"
 #include "control/cm/socket_address.h"
+#include "control/cm/verbs_numbers.h"
 #include "control/device/users.h"
 #include "roce/frame.h"
 #include "roce/work.h"
@@ -48,6 +49,9 @@ struct Membership {
 };
 
 struct CmId {
+  uint32_t account() const;  // the user id of the program, for the engine's bounds
+  uint32_t used_qkey() const { return qkey != 0 ? qkey : kUdpQkey; }
+
   uint32_t number = 0;
   Channel* channel = nullptr;
   QuotaShare share;  // of the channel's user

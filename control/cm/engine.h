@@ -211,7 +211,6 @@ class Engine {
   MadReason HandleSidrReq(roce::TimeNs now, const roce::Path& reply, const Message& message,
                           const SidrReq& req);
   MadReason HandleSidrRep(const roce::Path& reply, const SidrRep& rep);
-  MadReason RepeatedReq(roce::TimeNs now, Connection& connection);
   void AcceptRequest(roce::TimeNs now, const roce::Path& reply, const Message& message,
                      const Req& req, Connection& connection);
   MadReason AnswerStranger(const roce::Path& reply, const Message& message);

@@ -140,7 +140,7 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
   if (known != peers_.end()) {
     Connection* connection = Get(known->second);
     if (!IsSamePeer(connection->path, reply)) return MadReason::kSource;
-    return RepeatedReq(now, *connection);
+    return Act(now, *connection, message);
   }
   const auto refuse = [&](RejectReason reason) {
     Answer(reply, message.transaction, RejectOf(req, reason));
@@ -206,27 +206,6 @@ void Engine::AcceptRequest(roce::TimeNs, const roce::Path& reply, const Message&
   c.indexed_by_peer = peers_.emplace(PeerKey{c.remote_guid, c.remote_id}, c.local_id).second;
   IndexByQpn(c);
   Tell(c, EventKind::kRequest, req);
-}
-
-MadReason Engine::RepeatedReq(roce::TimeNs now, Connection& connection) {
-  switch (ActionOf(MessageType::kReq, connection.state)) {
-    case Action::kAskPatience:
-      AskPatience(now, connection);
-      return MadReason::kNone;
-    case Action::kRepeatLast:
-      outgoing_.push_back({connection.path, connection.last});
-      return MadReason::kNone;
-    case Action::kRejectStale: {
-      Rej rej;
-      rej.local_id = connection.local_id;
-      rej.remote_id = connection.remote_id;
-      rej.reason = static_cast<uint16_t>(RejectReason::kStaleConnection);
-      Answer(connection.path, connection.transaction, rej);
-      return MadReason::kNone;
-    }
-    default:
-      return MadReason::kUnexpected;
-  }
 }
 
 MadReason Engine::HandleSidrReq(roce::TimeNs, const roce::Path& reply, const Message& message,
@@ -305,7 +284,14 @@ MadReason Engine::Act(roce::TimeNs now, Connection& connection, const Message& m
       Answer(connection.path, message.transaction, apr);
       return MadReason::kNone;
     }
-    case Action::kRejectStale:
+    case Action::kRejectStale: {
+      Rej rej;
+      rej.local_id = connection.local_id;
+      rej.remote_id = connection.remote_id;
+      rej.reason = static_cast<uint16_t>(RejectReason::kStaleConnection);
+      Answer(connection.path, connection.transaction, rej);
+      return MadReason::kNone;
+    }
     case Action::kIgnore:
       break;
   }

@@ -150,7 +150,7 @@ namespace {
 void InitAttributesOf(const CmId& id, ib_uverbs_qp_attr& out) {
   out.qp_attr_mask = roce::kAttrState | roce::kAttrPkeyIndex | roce::kAttrPort;
   if (id.qp_type == kQpUd) {
-    out.qkey = id.qkey != 0 ? id.qkey : kUdpQkey;
+    out.qkey = id.used_qkey();
     out.qp_attr_mask |= roce::kAttrQkey;
   } else {
     out.qp_attr_mask |= roce::kAttrAccessFlags;

@@ -15,4 +15,7 @@ int ErrnoOf(const absl::Status& status);
 // A status "WHAT: TEXT" with the code of absl::ErrnoToStatusCode; ErrnoOf returns `error`, > 0.
 absl::Status StatusFromErrno(int error, absl::string_view what);
 
+// EINVAL.
+inline absl::Status Invalid(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
 }  // namespace roci::control

@@ -1,6 +1,7 @@
 #include "control/session/qp_attributes.h"
 
 #include "absl/strings/str_cat.h"
+#include "control/loop/errno_status.h"
 
 namespace roci::control {
 namespace {
@@ -12,8 +13,6 @@ constexpr uint32_t kKnownAttributes =
     roce::kAttrRqPsn | roce::kAttrMaxRdAtomic | roce::kAttrAlternatePath | roce::kAttrMinRnrTimer |
     roce::kAttrSqPsn | roce::kAttrMaxDestRdAtomic | roce::kAttrPathMigState |
     roce::kAttrCapabilities | roce::kAttrDestQpn | roce::kAttrRateLimit;
-
-absl::Status Invalid(const char* what) { return absl::InvalidArgumentError(what); }
 
 }  // namespace
 

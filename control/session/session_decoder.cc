@@ -18,8 +18,6 @@
 namespace roci::control {
 namespace {
 
-absl::Status Invalid(const char* why) { return absl::InvalidArgumentError(why); }
-
 // Number of descriptors for access to the program's memory.
 uint32_t MemoryFdsOf(uint64_t features) {
   constexpr uint64_t kEither = ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF;

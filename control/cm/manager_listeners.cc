@@ -1,0 +1,188 @@
+// The manager's listeners, and the requests that they get.
+
+#include "control/cm/manager.h"
+#include "control/cm/private_data.h"
+#include "control/cm/verbs_numbers.h"
+#include "control/loop/errno_status.h"
+#include "verbs_provider/abi/rdma_cm.h"
+
+namespace roci::control::cm {
+namespace {
+
+// The QP type that a request needs its listener to have.
+uint8_t QpTypeOf(const Req& req) {
+  switch (static_cast<TransportService>(req.transport_service)) {
+    case TransportService::kUc:
+      return kQpUc;
+    case TransportService::kExtended:
+      return kQpXrcRecv;
+    default:
+      return kQpRc;
+  }
+}
+
+// The path of packets to a peer. The path fields of the peer's request apply to both directions
+// (IBTA vol 1, 12.6.5), not the listener's own settings. The hop limit is each end's own.
+roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
+  roce::Path path = reply;
+  path.traffic_class = primary.traffic_class;
+  path.flow_label = primary.flow_label;
+  if (path.has_vlan) {
+    const uint32_t priority = primary.sl & 7u;
+    path.vlan_tci = static_cast<uint16_t>(reply.vlan() | priority << roce::VlanTag::kPriorityShift);
+  }
+  return path;
+}
+
+// The peer's initiator is served by this end's responder.
+void DescribeRequest(const Req& req, rdma_ucm_event_resp& out) {
+  out.param.conn.qp_num = req.local_qpn;
+  out.param.conn.srq = req.srq;
+  out.param.conn.responder_resources = req.initiator_depth;
+  out.param.conn.initiator_depth = req.responder_resources;
+  out.param.conn.flow_control = req.flow_control;
+  out.param.conn.retry_count = req.retry_count;
+  out.param.conn.rnr_retry_count = req.rnr_retry_count;
+  out.ece = {req.ece().vendor_id, req.ece().options};
+}
+
+}  // namespace
+
+// A request for a connection or, by `datagram`, for a service's queue pair.
+struct Manager::Request {
+  explicit Request(const Event& request_event)
+      : event(request_event),
+        req(std::get_if<Req>(&event.body)),
+        datagram(std::get_if<SidrReq>(&event.body)),
+        service_id(req != nullptr ? req->service_id : datagram->service_id),
+        service(IpServiceOf(service_id)),
+        data(req != nullptr ? std::span<const std::byte>(req->private_data)
+                            : std::span<const std::byte>(datagram->private_data)),
+        header(ParseIpHeader(data)) {}
+
+  uint8_t qp_type() const { return req != nullptr ? QpTypeOf(*req) : kQpUd; }
+  // Without librdmacm's header.
+  std::span<const std::byte> own_data() const {
+    return by_service ? data : data.subspan(kIpHeaderBytes);
+  }
+
+  const Event& event;
+  const Req* req;
+  const SidrReq* datagram;
+  uint64_t service_id;
+  std::optional<IpService> service;
+  std::span<const std::byte> data;
+  std::optional<IpHeader> header;
+  bool by_service = false;  // the listener was found by the service ID, without the header
+};
+
+absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
+  if (id.state == IdState::kIdle) {
+    const absl::Status status = Bind(id, AnyAddress(AF_INET));
+    if (!status.ok()) return status;
+  }
+  if (id.state != IdState::kBound) return Invalid("state");
+  if (id.reuse_address) {
+    const absl::Status status = port_table_.CheckListen(id);
+    if (!status.ok()) return status;
+  }
+  port_table_.Listen(id);
+  id.backlog = backlog > 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
+  id.state = IdState::kListen;
+  return absl::OkStatus();
+}
+
+// An exact address is preferred to a wildcard.
+CmId* Manager::FindListener(const Port& port, const IpService& service, const IpHeader& header,
+                            uint16_t vlan) const {
+  const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
+  CmId* wildcard = nullptr;
+  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
+    if (id->port != nullptr && id->port != &port) continue;
+    if (id->source.gid == header.destination && id->source.family == family && id->vlan == vlan) {
+      return id;
+    }
+    const bool any_family =
+        id->source.family == family || (id->source.family == AF_INET6 && !id->family_only);
+    if (id->source.IsAny() && any_family) wildcard = id;
+  }
+  return wildcard;
+}
+
+CmId* Manager::FindServiceListener(const Port& port, const IpService& service,
+                                   const roce::NetAddress& own) const {
+  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
+    if (id->source.family != AF_IB || (id->port != nullptr && id->port != &port)) continue;
+    if (id->source.IsAny() || roce::NetAddress{id->source.gid, id->vlan} == own) return id;
+  }
+  return nullptr;
+}
+
+CmId* Manager::FindListenerOf(const Port& port, Request& request) {
+  if (!request.service) return nullptr;
+  const roce::Path& path = request.event.path;
+  if (request.header && request.header->destination == path.src_gid) {
+    CmId* listener = FindListener(port, *request.service, *request.header, path.vlan());
+    if (listener != nullptr) return listener;
+  }
+  request.by_service = true;
+  return FindServiceListener(port, *request.service, {path.src_gid, path.vlan()});
+}
+
+void Manager::HandleRequest(Port& port, const Event& event) {
+  Engine& engine = port.engine;
+  Request request(event);
+  CmId* listener = FindListenerOf(port, request);
+  if (listener == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kInvalidServiceId, MadReason::kNoListener);
+  }
+  if (request.qp_type() != listener->qp_type) {
+    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType,
+                         MadReason::kUnexpected);
+  }
+  if (listener->backlog == 0) return engine.Drop(event.id, MadReason::kBacklog);
+  CmId* id = Add(*listener->channel);
+  if (id == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kNoResources, MadReason::kNoRoom);
+  }
+  --listener->backlog;
+  AdoptRequest(port, request, *listener, *id);
+
+  rdma_ucm_event_resp out = {};
+  out.uid = listener->uid;
+  out.id = id->number;
+  out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
+  if (request.req != nullptr) {
+    CopyData(request.own_data(), out.param.conn);
+    DescribeRequest(*request.req, out);
+  } else {
+    CopyData(request.own_data(), out.param.ud);
+  }
+  listener->channel->Push({listener->number, 0, out});
+}
+
+// Makes `id` the identifier of the request.
+void Manager::AdoptRequest(Port& port, const Request& request, const CmId& listener, CmId& id) {
+  const Event& event = request.event;
+  id.listener = listener.number;
+  id.space = listener.space;
+  id.qp_type = listener.qp_type;
+  id.state = IdState::kConnect;
+  if (request.by_service) {
+    id.source = ServiceAddress(event.path.src_gid, request.service_id);
+    id.destination = ServiceAddress(event.path.dst_gid, 0);
+  } else {
+    id.source = AddressFromGid(request.header->destination, request.service->port);
+    id.destination = AddressFromGid(request.header->source, request.header->source_port);
+  }
+  id.port = &port;
+  id.path = request.req != nullptr ? PathBack(event.path, request.req->primary) : event.path;
+  id.type_of_service = id.path.traffic_class;
+  id.vlan = event.path.vlan();
+  id.gid_index = port.device.addresses().IndexOf({event.path.src_gid, id.vlan}).value_or(0);
+  id.connection = event.id;
+  id.has_asked_peer = true;
+  port.engine.Adopt(event.id, id.number, id.account());
+}
+
+}  // namespace roci::control::cm
