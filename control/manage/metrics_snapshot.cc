@@ -133,7 +133,8 @@ Json Calls(const CallTimes& times) {
     const char* name;
   };
   constexpr auto kCommands = std::to_array<Command>({
-#define ROCI_ROW(name, request, response, takes_fds, check, handler) {ROCI_ABI_##name, #name},
+#define ROCI_ROW(name, request, response, takes_fds, check, offered, handler) \
+  {ROCI_ABI_##name, #name},
       ROCI_SESSION_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW
   });

@@ -20,7 +20,7 @@ Session::Handler Session::HandlerOf(uint32_t command) {
   // Indexed by roci_abi_command. The decoder refuses other numbers.
   static constexpr auto kHandlers = [] {
     std::array<Handler, ROCI_ABI_COMMAND_COUNT> table{};
-#define ROCI_ROW(name, request, response, takes_fds, check, handler) \
+#define ROCI_ROW(name, request, response, takes_fds, check, offered, handler) \
   table[ROCI_ABI_##name] = &Session::handler;
     ROCI_SESSION_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW

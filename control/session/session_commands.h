@@ -2,71 +2,73 @@
 // Decoder and session build their tables from it.
 #pragma once
 
-// ROW(name, request, response, takes_fds, check, handler):
+// ROW(name, request, response, takes_fds, check, offered, handler):
 // - name: ROCI_ABI_<name>
 // - request, response: roci_abi_<request>_request and roci_abi_<response>_response
 // - takes_fds: whether the request may have descriptors
 // - check: the decoder's function for this request, or nullptr
+// - offered: the decoder's function that tells whether a device has what the command is for, or
+//   nullptr: each has
 // - handler: the member function of Session that executes it
 //
 // The order of the rows has no meaning.
 // clang-format off
-#define ROCI_SESSION_COMMANDS(ROW)                                                                 \
-  ROW(HELLO, hello, hello, true, CheckHello, Hello)                                                \
-  ROW(QUERY_DEVICE, query_device, query_device, false, nullptr, QueryDevice)                       \
-  ROW(QUERY_PORT, query_port, query_port, false, nullptr, QueryPort)                               \
-  ROW(ALLOC_PD, plain, handle, false, nullptr, AllocPd)                                            \
-  ROW(DEALLOC_PD, handle, plain, false, nullptr, DeallocPd)                                        \
-  ROW(REG_MR, reg_mr, reg_mr, true, CheckRegMr, RegMr)                                             \
-  ROW(REREG_MR, rereg_mr, reg_mr, true, CheckReregMr, ReregMr)                                     \
-  ROW(DEREG_MR, handle, plain, false, nullptr, DeregMr)                                            \
-  ROW(UNSHARE_RANGE, unshare_range, plain, false, CheckUnshareRange, UnshareRange)                 \
-  ROW(CREATE_COMP_CHANNEL, plain, handle, false, nullptr, CreateChannel)                           \
-  ROW(DESTROY_COMP_CHANNEL, handle, plain, false, nullptr, DestroyChannel)                         \
-  ROW(CREATE_CQ, create_cq, create_cq, false, CheckCreateCq, CreateCq)                             \
-  ROW(RESIZE_CQ, resize_cq, resize_cq, false, CheckResizeCq, ResizeCq)                             \
-  ROW(DESTROY_CQ, handle, destroy, false, nullptr, DestroyCq)                                      \
-  ROW(CREATE_QP, create_qp, create_qp, false, CheckCreateQp, CreateQp)                             \
-  ROW(MODIFY_QP, modify_qp, modify_qp, false, nullptr, ModifyQp)                                   \
-  ROW(QUERY_QP, query_qp, query_qp, false, nullptr, QueryQp)                                       \
-  ROW(DESTROY_QP, handle, destroy, false, nullptr, DestroyQp)                                      \
-  ROW(CREATE_AH, create_ah, handle, false, nullptr, CreateAh)                                      \
-  ROW(DESTROY_AH, handle, plain, false, nullptr, DestroyAh)                                        \
-  ROW(ATTACH_MULTICAST, multicast, plain, false, nullptr, AttachMulticast)                         \
-  ROW(DETACH_MULTICAST, multicast, plain, false, nullptr, DetachMulticast)                         \
-  ROW(MODIFY_CQ, modify_cq, plain, false, CheckModifyCq, ModifyCq)                                 \
-  ROW(ALLOC_MW, alloc_mw, alloc_mw, false, CheckAllocMw, AllocMw)                                  \
-  ROW(DEALLOC_MW, handle, plain, false, nullptr, DeallocMw)                                        \
-  ROW(ALLOC_NULL_MR, alloc_null_mr, reg_mr, false, nullptr, AllocNullMr)                           \
-  ROW(ALLOC_DM, alloc_dm, alloc_dm, false, nullptr, AllocDm)                                       \
-  ROW(FREE_DM, handle, plain, false, nullptr, FreeDm)                                              \
-  ROW(REG_DM_MR, reg_dm_mr, reg_mr, false, CheckRegDmMr, RegDmMr)                                  \
-  ROW(CREATE_FLOW, create_flow, handle, false, CheckCreateFlow, CreateFlow)                        \
-  ROW(DESTROY_FLOW, handle, plain, false, nullptr, DestroyFlow)                                    \
-  ROW(CREATE_COUNTERS, plain, handle, false, nullptr, CreateCounters)                              \
-  ROW(DESTROY_COUNTERS, handle, plain, false, nullptr, DestroyCounters)                            \
-  ROW(ATTACH_COUNTERS, attach_counters, plain, false, nullptr, AttachCounters)                     \
-  ROW(READ_COUNTERS, handle, read_counters, false, nullptr, ReadCounters)                          \
-  ROW(CREATE_QUEUE_TABLE, create_queue_table, handle, false, CheckQueueTable, CreateQueueTable)    \
-  ROW(DESTROY_QUEUE_TABLE, handle, plain, false, nullptr, DestroyQueueTable)                       \
-  ROW(CREATE_RSS_QP, create_rss_qp, create_qp, false, CheckCreateRssQp, CreateRssQp)               \
-  ROW(CREATE_SRQ, create_srq, create_srq, false, CheckCreateSrq, CreateSrq)                        \
-  ROW(MODIFY_SRQ, modify_srq, modify_srq, false, CheckModifySrq, ModifySrq)                        \
-  ROW(QUERY_SRQ, handle, query_srq, false, nullptr, QuerySrq)                                      \
-  ROW(DESTROY_SRQ, handle, destroy, false, nullptr, DestroySrq)                                    \
-  ROW(OPEN_XRCD, open_xrcd, handle, true, CheckOpenXrcd, OpenXrcd)                                 \
-  ROW(CLOSE_XRCD, handle, plain, false, nullptr, CloseXrcd)                                        \
-  ROW(OPEN_QP, open_qp, open_qp, false, nullptr, OpenQp)                                           \
-  ROW(CREATE_TAG_SRQ, create_tag_srq, create_tag_srq, false, CheckCreateTagSrq, CreateTagSrq)      \
-  ROW(ALLOC_LIST_MR, alloc_list_mr, alloc_list_mr, false, CheckAllocListMr, AllocListMr)           \
-  ROW(FREE_LIST_MR, handle, plain, false, nullptr, FreeListMr)                                     \
-  ROW(NAME_CONTEXT, name_context, plain, false, nullptr, NameContext)                              \
-  ROW(ATTACH, attach, attach, true, CheckAttach, Attach)                                           \
-  ROW(IMPORT_PD, handle, plain, false, nullptr, ImportPd)                                          \
-  ROW(IMPORT_MR, handle, import_mr, false, nullptr, ImportMr)                                      \
-  ROW(IMPORT_DM, handle, import_dm, false, nullptr, ImportDm)                                      \
-  ROW(ALLOC_SIGNATURE_MR, alloc_signature_mr, alloc_list_mr, false, CheckAllocSignatureMr, AllocSignatureMr) \
-  ROW(CHECK_SIGNATURE_MR, handle, check_signature_mr, false, nullptr, CheckSignatureMr)            \
-  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, RegDmaBufferMr)     \
-  ROW(RETURN_EVENTS, return_events, plain, false, CheckReturnEvents, ReturnEvents)
+#define ROCI_SESSION_COMMANDS(ROW)                                                                                     \
+  ROW(HELLO, hello, hello, true, CheckHello, nullptr, Hello)                                                           \
+  ROW(QUERY_DEVICE, query_device, query_device, false, nullptr, nullptr, QueryDevice)                                  \
+  ROW(QUERY_PORT, query_port, query_port, false, nullptr, nullptr, QueryPort)                                          \
+  ROW(ALLOC_PD, plain, handle, false, nullptr, nullptr, AllocPd)                                                       \
+  ROW(DEALLOC_PD, handle, plain, false, nullptr, nullptr, DeallocPd)                                                   \
+  ROW(REG_MR, reg_mr, reg_mr, true, CheckRegMr, nullptr, RegMr)                                                        \
+  ROW(REREG_MR, rereg_mr, reg_mr, true, CheckReregMr, nullptr, ReregMr)                                                \
+  ROW(DEREG_MR, handle, plain, false, nullptr, nullptr, DeregMr)                                                       \
+  ROW(UNSHARE_RANGE, unshare_range, plain, false, CheckUnshareRange, nullptr, UnshareRange)                            \
+  ROW(CREATE_COMP_CHANNEL, plain, handle, false, nullptr, nullptr, CreateChannel)                                      \
+  ROW(DESTROY_COMP_CHANNEL, handle, plain, false, nullptr, nullptr, DestroyChannel)                                    \
+  ROW(CREATE_CQ, create_cq, create_cq, false, CheckCreateCq, nullptr, CreateCq)                                        \
+  ROW(RESIZE_CQ, resize_cq, resize_cq, false, CheckResizeCq, nullptr, ResizeCq)                                        \
+  ROW(DESTROY_CQ, handle, destroy, false, nullptr, nullptr, DestroyCq)                                                 \
+  ROW(CREATE_QP, create_qp, create_qp, false, CheckCreateQp, nullptr, CreateQp)                                        \
+  ROW(MODIFY_QP, modify_qp, modify_qp, false, nullptr, nullptr, ModifyQp)                                              \
+  ROW(QUERY_QP, query_qp, query_qp, false, nullptr, nullptr, QueryQp)                                                  \
+  ROW(DESTROY_QP, handle, destroy, false, nullptr, nullptr, DestroyQp)                                                 \
+  ROW(CREATE_AH, create_ah, handle, false, nullptr, nullptr, CreateAh)                                                 \
+  ROW(DESTROY_AH, handle, plain, false, nullptr, nullptr, DestroyAh)                                                   \
+  ROW(ATTACH_MULTICAST, multicast, plain, false, nullptr, HasMulticast, AttachMulticast)                               \
+  ROW(DETACH_MULTICAST, multicast, plain, false, nullptr, nullptr, DetachMulticast)                                    \
+  ROW(MODIFY_CQ, modify_cq, plain, false, CheckModifyCq, HasModeration, ModifyCq)                                      \
+  ROW(ALLOC_MW, alloc_mw, alloc_mw, false, CheckAllocMw, HasWindows, AllocMw)                                          \
+  ROW(DEALLOC_MW, handle, plain, false, nullptr, nullptr, DeallocMw)                                                   \
+  ROW(ALLOC_NULL_MR, alloc_null_mr, reg_mr, false, nullptr, nullptr, AllocNullMr)                                      \
+  ROW(ALLOC_DM, alloc_dm, alloc_dm, false, nullptr, HasDeviceMemory, AllocDm)                                          \
+  ROW(FREE_DM, handle, plain, false, nullptr, nullptr, FreeDm)                                                         \
+  ROW(REG_DM_MR, reg_dm_mr, reg_mr, false, CheckRegDmMr, nullptr, RegDmMr)                                             \
+  ROW(CREATE_FLOW, create_flow, handle, false, CheckCreateFlow, HasFlows, CreateFlow)                                  \
+  ROW(DESTROY_FLOW, handle, plain, false, nullptr, nullptr, DestroyFlow)                                               \
+  ROW(CREATE_COUNTERS, plain, handle, false, nullptr, nullptr, CreateCounters)                                         \
+  ROW(DESTROY_COUNTERS, handle, plain, false, nullptr, nullptr, DestroyCounters)                                       \
+  ROW(ATTACH_COUNTERS, attach_counters, plain, false, nullptr, nullptr, AttachCounters)                                \
+  ROW(READ_COUNTERS, handle, read_counters, false, nullptr, nullptr, ReadCounters)                                     \
+  ROW(CREATE_QUEUE_TABLE, create_queue_table, handle, false, CheckQueueTable, HasRss, CreateQueueTable)                \
+  ROW(DESTROY_QUEUE_TABLE, handle, plain, false, nullptr, nullptr, DestroyQueueTable)                                  \
+  ROW(CREATE_RSS_QP, create_rss_qp, create_qp, false, CheckCreateRssQp, HasRss, CreateRssQp)                           \
+  ROW(CREATE_SRQ, create_srq, create_srq, false, CheckCreateSrq, HasSrqs, CreateSrq)                                   \
+  ROW(MODIFY_SRQ, modify_srq, modify_srq, false, CheckModifySrq, nullptr, ModifySrq)                                   \
+  ROW(QUERY_SRQ, handle, query_srq, false, nullptr, nullptr, QuerySrq)                                                 \
+  ROW(DESTROY_SRQ, handle, destroy, false, nullptr, nullptr, DestroySrq)                                               \
+  ROW(OPEN_XRCD, open_xrcd, handle, true, CheckOpenXrcd, HasXrc, OpenXrcd)                                             \
+  ROW(CLOSE_XRCD, handle, plain, false, nullptr, nullptr, CloseXrcd)                                                   \
+  ROW(OPEN_QP, open_qp, open_qp, false, nullptr, nullptr, OpenQp)                                                      \
+  ROW(CREATE_TAG_SRQ, create_tag_srq, create_tag_srq, false, CheckCreateTagSrq, HasTagMatching, CreateTagSrq)          \
+  ROW(ALLOC_LIST_MR, alloc_list_mr, alloc_list_mr, false, CheckAllocListMr, nullptr, AllocListMr)                      \
+  ROW(FREE_LIST_MR, handle, plain, false, nullptr, nullptr, FreeListMr)                                                \
+  ROW(NAME_CONTEXT, name_context, plain, false, nullptr, nullptr, NameContext)                                         \
+  ROW(ATTACH, attach, attach, true, CheckAttach, nullptr, Attach)                                                      \
+  ROW(IMPORT_PD, handle, plain, false, nullptr, nullptr, ImportPd)                                                     \
+  ROW(IMPORT_MR, handle, import_mr, false, nullptr, nullptr, ImportMr)                                                 \
+  ROW(IMPORT_DM, handle, import_dm, false, nullptr, nullptr, ImportDm)                                                 \
+  ROW(ALLOC_SIGNATURE_MR, alloc_signature_mr, alloc_list_mr, false, CheckAllocSignatureMr, nullptr, AllocSignatureMr)  \
+  ROW(CHECK_SIGNATURE_MR, handle, check_signature_mr, false, nullptr, nullptr, CheckSignatureMr)                       \
+  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, nullptr, RegDmaBufferMr)                \
+  ROW(RETURN_EVENTS, return_events, plain, false, CheckReturnEvents, nullptr, ReturnEvents)
 // clang-format on

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "control/config/device_limits.h"
 #include "control/loop/request_limits.h"
+#include "control/session/request_checks.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -21,8 +22,10 @@ struct SessionCommandInfo {
   const char* name;        // "CREATE_QP"
   uint32_t request_size;   // bytes, exact
   uint32_t response_size;  // bytes, exact
-  // Further checks, or null; `request` is a copy of request_size bytes.
-  absl::Status (*check)(const void* request, uint32_t fd_count, const DeviceLimits& limits);
+  RequestCheck* check;     // null: nothing more to check
+  // Whether a device has what the command is for; null: each has. A device that lacks it refuses
+  // the command as an adapter without it.
+  bool (*is_offered)(const DeviceLimits& limits);
   bool takes_fds;
 };
 
