@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "memory/types.h"
 #include "roce/qp_attributes.h"
 #include "roce/toeplitz.h"
 #include "verbs_provider/abi/send_opcodes.h"
@@ -60,6 +61,19 @@ void DescribeFeatures(const DeviceLimits& limits, roci_abi_query_device_response
 }
 
 }  // namespace
+
+uint32_t DeviceLimits::LackingOpcodes() const {
+  return (Has(Feature::kAtomics) ? 0 : abi::kAtomicOpcodes) |
+         (Has(Feature::kFlush) ? 0 : abi::kFlushOpcodes);
+}
+
+uint32_t DeviceLimits::LackingRights() const {
+  using memory::Access;
+  return (Has(Feature::kAtomics) ? 0 : static_cast<uint32_t>(Access::kRemoteAtomic)) |
+         (Has(Feature::kFlush)
+              ? 0
+              : static_cast<uint32_t>(Access::kFlushGlobal | Access::kFlushPersistent));
+}
 
 void DescribeDevice(const DeviceLimits& limits, const DeviceIdentity& identity, uint64_t node_guid,
                     roci_abi_query_device_response& out) {

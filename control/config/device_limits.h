@@ -66,6 +66,10 @@ struct DeviceLimits {
   uint32_t features = ~0u;          // see Feature
   uint32_t capabilities = ~0u;      // those of device_cap_flags that the device may report
 
+  // Operations that the device lacks (abi/send_opcodes.h), and the rights that permit them to peers
+  // (enum ibv_access_flags).
+  uint32_t LackingOpcodes() const;
+  uint32_t LackingRights() const;
   bool Has(Feature feature) const { return (features & static_cast<uint32_t>(feature)) != 0; }
   bool HasCapabilities(uint32_t flags) const { return (capabilities & flags) == flags; }
   bool HasQpType(uint32_t type) const { return type < 32 && (qp_types >> type & 1) != 0; }

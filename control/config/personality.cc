@@ -10,6 +10,7 @@
 #include "control/config/builtin_personalities.h"
 #include "control/config/named_value.h"
 #include "control/config/nearest_name.h"
+#include "control/config/status_names.h"
 #include "control/config/toml_reader.h"
 
 namespace roci::control {
@@ -162,6 +163,13 @@ void ReadCapabilities(TomlReader& reader, Personality& out) {
   if (limits.max_srq == 0) limits.features &= ~static_cast<uint32_t>(Feature::kTagMatching);
 }
 
+void ReadVendorErrors(TomlReader& reader, Personality& out) {
+  for (const Named<roce::CompletionStatus>& status : kStatusNames) {
+    reader.Number(absl::string_view(status.name.data(), status.name.size()), 1, UINT32_MAX,
+                  out.vendor_errors[static_cast<size_t>(status.value)]);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string_view> PersonalityNames() {
@@ -177,6 +185,8 @@ absl::StatusOr<Personality> ParsePersonality(std::string_view text, const std::s
     ReadIdentity(reader, out);
     reader.Table("limits", [&](TomlReader& limits) { ReadLimitKeys(limits, out); });
     ReadCapabilities(reader, out);
+    reader.Table("vendor_errors", [&](TomlReader& errors) { ReadVendorErrors(errors, out); });
+    reader.Bool("lenient_posts", out.has_lenient_posts);
     reader.RefuseOthers();
   };
   const absl::Status status = ParseToml(absl::string_view(text.data(), text.size()), file, read);

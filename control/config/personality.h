@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/config/device_limits.h"
+#include "dataplane/types/vendor_errors.h"
 
 namespace roci::control {
 
@@ -23,6 +24,10 @@ struct Personality {
   std::string name;  // as configured. Empty: the device is like no other
   DeviceIdentity identity;
   DeviceLimits limits;  // the smaller of the adapter's and ours
+  dataplane::VendorErrors vendor_errors = dataplane::kPlainVendorErrors;
+  // Posting in a state that accepts no requests, or to a datagram queue pair what it cannot do, is
+  // no error of the call: the request is dropped, or completes with an error.
+  bool has_lenient_posts = false;
   std::vector<PersonalityDifference> differences;
 };
 

@@ -78,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.port_settings = config.port_settings;
   lower.mtu = config.mtu;
   lower.congestion = config.congestion;
+  lower.vendor_errors = config.personality.vendor_errors;
   absl::StatusOr<std::unique_ptr<dataplane::ShardedDevice>> port =
       dataplane::ShardedDevice::Create(dataplane, lower);
   if (!port.ok()) {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "control/config/named_value.h"
 #include "control/config/nearest_name.h"
+#include "control/config/status_names.h"
 #include "control/manage/fault_occasions.h"
 #include "control/manage/fault_program.h"
 #include "control/manage/manage_request.h"
@@ -23,13 +26,7 @@ using dataplane::CompletionFaultSettings;
 using roce::CompletionOpcode;
 using roce::CompletionStatus;
 
-template <class Value>
-struct Name {
-  const char* name;
-  Value value;
-};
-
-constexpr auto kOpcodes = std::to_array<Name<CompletionOpcode>>({
+constexpr Named<CompletionOpcode> kOpcodes[] = {
     {"send", CompletionOpcode::kSend},
     {"rdma_write", CompletionOpcode::kRdmaWrite},
     {"rdma_read", CompletionOpcode::kRdmaRead},
@@ -41,26 +38,7 @@ constexpr auto kOpcodes = std::to_array<Name<CompletionOpcode>>({
     {"flush", CompletionOpcode::kFlush},
     {"recv", CompletionOpcode::kRecv},
     {"recv_rdma_with_imm", CompletionOpcode::kRecvRdmaWithImm},
-});
-
-constexpr auto kStatuses = std::to_array<Name<CompletionStatus>>({
-    {"loc_len_err", CompletionStatus::kLocalLengthError},
-    {"loc_qp_op_err", CompletionStatus::kLocalQpOperationError},
-    {"loc_prot_err", CompletionStatus::kLocalProtectionError},
-    {"wr_flush_err", CompletionStatus::kWorkRequestFlushed},
-    {"mw_bind_err", CompletionStatus::kMwBindError},
-    {"bad_resp_err", CompletionStatus::kBadResponse},
-    {"loc_access_err", CompletionStatus::kLocalAccessError},
-    {"rem_inv_req_err", CompletionStatus::kRemoteInvalidRequest},
-    {"rem_access_err", CompletionStatus::kRemoteAccessError},
-    {"rem_op_err", CompletionStatus::kRemoteOperationError},
-    {"retry_exc_err", CompletionStatus::kRetryExceeded},
-    {"rnr_retry_exc_err", CompletionStatus::kRnrRetryExceeded},
-    {"rem_abort_err", CompletionStatus::kRemoteAborted},
-    {"fatal_err", CompletionStatus::kFatal},
-    {"resp_timeout_err", CompletionStatus::kResponseTimeout},
-    {"general_err", CompletionStatus::kGeneralError},
-});
+};
 
 constexpr auto kKeys =
     std::to_array<std::string_view>({"completion", "qps", "program", "pid", "created", "status",
@@ -68,9 +46,9 @@ constexpr auto kKeys =
 
 template <class Value, size_t kSize>
 absl::Status NoSuch(const char* what, const std::string& wrong,
-                    const std::array<Name<Value>, kSize>& names) {
+                    const Named<Value> (&names)[kSize]) {
   std::vector<std::string_view> all;
-  for (const Name<Value>& each : names) all.emplace_back(each.name);
+  for (const Named<Value>& each : names) all.push_back(each.name);
   return absl::InvalidArgumentError(absl::StrCat(
       "there is no ", what, " ", wrong, "; the nearest is ", std::string(NearestName(wrong, all))));
 }
@@ -79,7 +57,8 @@ absl::Status TakeOpcodes(const Json& fault, std::bitset<256>& out) {
   const absl::StatusOr<std::string> pattern = RequestText(fault, "completion");
   if (!pattern.ok()) return pattern.status();
   for (const auto& [name, opcode] : kOpcodes) {
-    if (fnmatch(pattern->c_str(), name, 0) == 0) out.set(static_cast<size_t>(opcode));
+    if (fnmatch(pattern->c_str(), std::string(name).c_str(), 0) == 0)
+      out.set(static_cast<size_t>(opcode));
   }
   return out.any() ? absl::OkStatus() : NoSuch("completion", *pattern, kOpcodes);
 }
@@ -88,11 +67,8 @@ absl::Status TakeStatus(const Json& fault, CompletionStatus& out) {
   if (!fault.contains("status")) return absl::OkStatus();
   const absl::StatusOr<std::string> wanted = RequestText(fault, "status");
   if (!wanted.ok()) return wanted.status();
-  const auto found = std::ranges::find(kStatuses, std::string_view(*wanted),
-                                       [](const auto& s) { return std::string_view(s.name); });
-  if (found == kStatuses.end()) return NoSuch("status", *wanted, kStatuses);
-  out = found->value;
-  return absl::OkStatus();
+  return Lookup(kStatusNames, *wanted, out) ? absl::OkStatus()
+                                            : NoSuch("status", *wanted, kStatusNames);
 }
 
 absl::Status TakeVendorError(const Json& fault, CompletionFaultSettings& out) {
@@ -127,7 +103,7 @@ Json DescribeOpcodes(const std::bitset<256>& opcodes) {
   for (const auto& [name, opcode] : kOpcodes) {
     if (opcodes.test(static_cast<size_t>(opcode))) names.push_back(name);
   }
-  if (names.size() == kOpcodes.size()) return "*";
+  if (names.size() == std::size(kOpcodes)) return "*";
   return names.size() == 1 ? names[0] : names;
 }
 
@@ -161,8 +137,8 @@ Json DescribeCompletionFault(const dataplane::CompletionFaultState& fault) {
   DescribeQueuePairMatch(settings.queue_pair, out);
   DescribeOccasions(settings.when, out);
   const auto status =
-      std::ranges::find(kStatuses, settings.status, [](const auto& s) { return s.value; });
-  if (status != kStatuses.end()) out["status"] = status->name;
+      std::ranges::find(kStatusNames, settings.status, &Named<CompletionStatus>::value);
+  if (status != std::end(kStatusNames)) out["status"] = status->name;
   if (settings.vendor_error.has_value()) out["vendor_error"] = *settings.vendor_error;
   if (settings.delay_ns != 0) out["delay_ns"] = settings.delay_ns;
   if (settings.loses_event) out["lose_event"] = true;

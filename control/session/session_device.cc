@@ -88,6 +88,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.memory_policy = MemoryPolicy();
   response.auto_inline = services_.config.memory.auto_inline;
   response.num_comp_vectors = kCompletionVectors;
+  if (device.config().personality.has_lenient_posts) response.flags |= ROCI_ABI_HELLO_LENIENT_POSTS;
   const bool may_convert = response.memory_policy == ROCI_ABI_MEMORY_MAP;
   UniqueFd userfaultfd = may_convert ? OpenUserfaultfdDevice() : UniqueFd();
   if (userfaultfd.valid()) {

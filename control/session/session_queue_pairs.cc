@@ -91,6 +91,7 @@ dataplane::QueuePairConfig Session::ConfigOf(const roci_abi_create_qp_request& c
   config.origin = Origin();
   config.type = static_cast<roce::QpType>(create.qp_type);
   config.pd = create.pd;
+  config.lacking_opcodes = device_->limits().LackingOpcodes();
   config.sq_sig_all = create.sq_sig_all != 0;
   config.blocks_own_multicast = (create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) != 0;
   config.user_handle = create.user_handle;
@@ -169,6 +170,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   auto& response = reply.As<roci_abi_create_qp_response>();
   response.handle = *handle;
   response.qpn = created->qpn.value();
+  response.lacking_opcodes = config.lacking_opcodes;
   DescribeLayout(layout, response);
   reply.Hand(UniqueFd(created->memory.Release()));
   return absl::OkStatus();
@@ -182,6 +184,7 @@ absl::Status Session::ModifyQp(const Request& request, const FdsPointer&, Reply&
   roce::QpAttributes wanted;
   absl::Status status = AttributesFromAbi(modify.attr, modify.mask, wanted);
   if (!status.ok()) return status;
+  wanted.access_flags &= ~device_->limits().LackingRights();
   // Linux requires CAP_NET_RAW.
   if ((modify.mask & roce::kAttrQkey) && roce::IsControlledQkey(wanted.qkey) &&
       !MayUseRawPackets()) {

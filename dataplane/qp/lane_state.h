@@ -9,6 +9,7 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/on_shard.h"
 #include "dataplane/qp/receive_queue_table.h"
+#include "dataplane/types/vendor_errors.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
 
@@ -32,6 +33,7 @@ class LaneState {
   std::optional<roce::CongestionPort> congestion;  // none: congestion control is off
   ReceiveQueueTable receive_queues;
   std::span<CompletionFault* const> completion_faults;
+  const VendorErrors* vendor_errors = nullptr;  // null: kPlainVendorErrors
 
  protected:
   LaneState(const roce::Mac& address, const std::optional<roce::CongestionParameters>& parameters)

@@ -47,7 +47,7 @@ QueuePairHost::Queues MakeQueues(const QueuePairConfig& config, const roce::QpCo
                       : SendQueue(QueueAt(memory, layout.send_queue_offset),
                                   memory.data() + layout.send_slots_offset, layout.send_capacity,
                                   layout.send_stride, static_cast<uint8_t>(layout.max_send_sge),
-                                  layout.max_inline, config.type),
+                                  layout.max_inline, config.type, config.lacking_opcodes),
           .send_owner = {.qpn = qpn, .qp_handle = handle, .is_shared = tags != nullptr},
           .send_cq = config.send_cq,
           .recv_cq = config.recv_cq,

@@ -81,24 +81,36 @@ void QueuePairHost::CompleteShared(const roce::Completion& completion) {
 }
 
 // A queue pair that has failed will be moved to ERR: none of its completions succeeds any more.
-void QueuePairHost::CompleteWithFaults(CompletionQueue& cq, roce::Completion completion,
-                                       const CompletionOwner& who, bool is_send) {
+void QueuePairHost::CompleteSpecially(CompletionQueue& cq, roce::Completion completion,
+                                      const CompletionOwner& who, bool is_send) {
   if (!copy_state_.fault().failed()) return WriteWithFaults(cq, completion, who, is_send);
   copy_state_.fault().ReportIn(completion, is_send);
-  cq.Write(OnThisShard(), completion, who, is_send, now_ns());
+  WriteStatus(cq, completion, who, is_send);
+}
+
+// With the vendor error that the device has for the status.
+void QueuePairHost::WriteStatus(CompletionQueue& cq, const roce::Completion& completion,
+                                const CompletionOwner& who, bool is_send) {
+  cq.WriteChanged(OnThisShard(), completion, who, is_send, now_ns(),
+                  {.vendor_error = VendorErrorOf(completion.status)});
+}
+
+uint32_t QueuePairHost::VendorErrorOf(roce::CompletionStatus status) const {
+  const VendorErrors* const errors = services_.lane->vendor_errors;
+  return (errors != nullptr ? *errors : kPlainVendorErrors)[static_cast<size_t>(status)];
 }
 
 void QueuePairHost::WriteWithFaults(CompletionQueue& cq, roce::Completion completion,
                                     const CompletionOwner& who, bool is_send) {
   const CompletionFaultSettings* const hit = FindFault(cq, completion);
-  if (hit == nullptr) return cq.Write(OnThisShard(), completion, who, is_send, now_ns());
+  if (hit == nullptr) return WriteStatus(cq, completion, who, is_send);
   if (hit->overflows) return cq.LoseEntry(OnThisShard());
   if (hit->status != roce::CompletionStatus::kSuccess) {
     completion.status = hit->status;
     copy_state_.fault().Inject(is_send);
   }
   cq.WriteChanged(OnThisShard(), completion, who, is_send, now_ns(),
-                  {.vendor_error = hit->vendor_error,
+                  {.vendor_error = hit->vendor_error.value_or(VendorErrorOf(completion.status)),
                    .delay_ns = hit->delay_ns,
                    .loses_event = hit->loses_event});
 }

@@ -237,10 +237,13 @@ class QueuePairHost {
                 bool is_send) {
     if (IsHeld() && HeldPlaces().Defer(*this, cq, completion, who, is_send)) [[unlikely]]
       return;
-    if (!copy_state_.fault().failed() && services_.lane->completion_faults.empty()) [[likely]] {
+    const bool is_plain = completion.status == roce::CompletionStatus::kSuccess ||
+                          services_.lane->vendor_errors == nullptr;
+    if (is_plain && !copy_state_.fault().failed() && services_.lane->completion_faults.empty())
+        [[likely]] {
       cq.Write(OnThisShard(), completion, who, is_send, now_ns());
     } else {
-      CompleteWithFaults(cq, completion, who, is_send);
+      CompleteSpecially(cq, completion, who, is_send);
     }
   }
   // Writes a completion, unless or as the device's faults of completions change it.
@@ -264,8 +267,11 @@ class QueuePairHost {
   memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
   void CompleteShared(const roce::Completion& completion);
-  void CompleteWithFaults(CompletionQueue& cq, roce::Completion completion,
-                          const CompletionOwner& who, bool is_send);
+  void CompleteSpecially(CompletionQueue& cq, roce::Completion completion,
+                         const CompletionOwner& who, bool is_send);
+  void WriteStatus(CompletionQueue& cq, const roce::Completion& completion,
+                   const CompletionOwner& who, bool is_send);
+  uint32_t VendorErrorOf(roce::CompletionStatus status) const;
   void CompleteOwnSend(const roce::Completion& completion);
   bool FindReceiveQueue(uint32_t number);
   memory::MemoryStatus GatherInline(const roce::SendWqe& wqe, uint32_t offset, uint32_t length,

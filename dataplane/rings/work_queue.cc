@@ -188,10 +188,11 @@ void WorkQueue::LeaveOut(uint32_t restarts, uint32_t producer) {
 }
 
 SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
-                     uint8_t max_sge, uint32_t max_inline, roce::QpType type)
+                     uint8_t max_sge, uint32_t max_inline, roce::QpType type,
+                     uint32_t lacking_opcodes)
     : WorkQueue(header, slots, capacity, stride, max_sge),
       max_inline_(max_inline),
-      allowed_opcodes_(abi::SendOpcodesOf(static_cast<uint32_t>(type)).served()),
+      allowed_opcodes_(abi::SendOpcodesOf(static_cast<uint32_t>(type)).served() & ~lacking_opcodes),
       allowed_flags_(abi::SendFlagsOf(static_cast<uint32_t>(type))) {
   assert(capacity == 0 ||
          (stride >= 2 * kCacheLineBytes && stride >= sizeof(roci_abi_send_wqe) + max_inline &&

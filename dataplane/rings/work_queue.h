@@ -82,7 +82,7 @@ class SendQueue : public WorkQueue {
  public:
   SendQueue() = default;
   SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity, uint32_t stride,
-            uint8_t max_sge, uint32_t max_inline, roce::QpType type);
+            uint8_t max_sge, uint32_t max_inline, roce::QpType type, uint32_t lacking_opcodes = 0);
 
   // Takes the next entry. kBad: `out` has slot, wr_id and opcode (kSend if the program's opcode
   // does not exist), and `bad_status` has the error.

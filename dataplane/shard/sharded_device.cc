@@ -91,6 +91,7 @@ absl::Status ShardedDevice::OpenPort(const ShardedDeviceConfig& config) {
 
 void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
   congestion_ = config.congestion;
+  vendor_errors_ = config.vendor_errors;
   max_frame_bytes_ = MaxFrameBytes();
   if (congestion_) line_rate_kbps_ = LineRateKbps();
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
@@ -107,6 +108,7 @@ void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
                                   .raw = i == home_lcore_ ? raw_ : nullptr,
                                   .matched = matched_rings_.empty() ? nullptr : matched_rings_[i],
                                   .now_ns = lcore.services().now_ns});
+    if (vendor_errors_ != kPlainVendorErrors) lane->vendor_errors = &vendor_errors_;
     lcore.Call(
         [&](const OnShard& shard) { lane->UseLink(shard, max_frame_bytes_, line_rate_kbps_); });
     lcore.AttachLane(*lane);

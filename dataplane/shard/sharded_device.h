@@ -23,6 +23,7 @@
 #include "dataplane/types/impairment_settings.h"
 #include "dataplane/types/port_state.h"
 #include "dataplane/types/slow_path_kind.h"
+#include "dataplane/types/vendor_errors.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
 
@@ -56,6 +57,7 @@ struct ShardedDeviceConfig {
   // answered, and CNPs are ignored. The port's link speed, once it is known, replaces the line
   // rate.
   std::optional<roce::CongestionParameters> congestion;
+  VendorErrors vendor_errors = kPlainVendorErrors;
 };
 
 // Control thread only, except where noted. Its clients must be destroyed before it.
@@ -241,6 +243,7 @@ class ShardedDevice {
   std::vector<std::unique_ptr<CompletionFault>> completion_faults_;
   std::vector<std::unique_ptr<LaneFaults>> lane_faults_;  // as soon as there was a fault
   uint32_t last_fault_id_ = 0;
+  VendorErrors vendor_errors_ = kPlainVendorErrors;
   std::vector<std::unique_ptr<DeviceLane>> lanes_;
 };
 

@@ -22,6 +22,7 @@ struct QueuePairConfig {
   CompletionQueue* send_cq = nullptr;
   CompletionQueue* recv_cq = nullptr;  // null for the XRC types
   SharedReceiveQueue* srq = nullptr;   // of the same context, instead of a receive queue
+  uint32_t lacking_opcodes = 0;        // bit i: roci_abi_send_opcode i, which the device lacks
   bool sq_sig_all = false;
   bool blocks_own_multicast = false;  // UD: gets no copy of its own multicast packets
   uint64_t user_handle = 0;           // what events carry

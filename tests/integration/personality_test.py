@@ -13,6 +13,7 @@ import unittest
 from harness import LIMIT_S, Daemon, Pair, Programs
 
 PROGRAMS = None
+POSTS = str(pathlib.Path(__file__).with_name('personality_posts.py'))
 CONFIG = '[[wire]]\nname = "w"\n' + ''.join(
     f'[[device]]\nname = "roci{i}"\nwire = "w"\naddresses = ["10.99.0.{i + 1}/24"]\npersonality = "@"\n' for i in range(2))
 
@@ -113,6 +114,25 @@ class PersonalityTest(unittest.TestCase):
             shown |= {(personality, line['attribute'], line['adapter'], line['device']) for line in device['differs_from_adapter']}
             daemon.stop()
         self.assertEqual(rows, shown)
+
+    def test_posts_are_taken_as_the_adapter_takes_them(self):
+        key = 'personality = "@"\n'
+        strict = {'receive in RESET': '22', 'send in RESET': '22', 'atomic': '0 0/0', 'atomic of the peer': '0 0/0', 'flush': '0 5/5',
+                  'READ on UD': '22'}
+        file = tempfile.NamedTemporaryFile('w', suffix='.toml')
+        self.addCleanup(file.close)
+        file.write('lenient_posts = true\n[vendor_errors]\nloc_qp_op_err = 0x68\n')
+        file.flush()
+        for personality, differs in (('rxe', {}), ('e810', {'atomic': '22', 'atomic of the peer': '0 9/9'}),
+                                     ('connectx-6', {'flush': '0 5/249'}),
+                                     (file.name, {'receive in RESET': '0', 'send in RESET': '0', 'READ on UD': '0 2/104'})):
+            with self.subTest(personality):
+                daemon = Daemon(PROGRAMS, config=CONFIG.replace(key, key.replace('@', personality), 1).replace(key, ''))
+                self.addCleanup(daemon.stop)
+                # The system's Python, for which the bindings are built.
+                done = self.run_on(daemon, '/usr/bin/python3', POSTS, 'roci0', 'roci1')
+                self.assertEqual(dict(line.split(': ') for line in done.stdout.splitlines()), {**strict, **differs}, done.stderr)
+                daemon.stop()
 
     def test_a_file_is_a_personality_too(self):
         with tempfile.NamedTemporaryFile('w', suffix='.toml') as file:

@@ -80,11 +80,18 @@ constexpr uint32_t OpcodesWhere(Holds holds) {
   return mask;
 }
 
+// Operations that a device may lack, a bit per opcode: see roci_abi_create_qp_response.
+inline constexpr uint32_t kAtomicOpcodes =
+    OpcodeBit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD);
+inline constexpr uint32_t kFlushOpcodes =
+    OpcodeBit(ROCI_ABI_WR_FLUSH) | OpcodeBit(ROCI_ABI_WR_ATOMIC_WRITE);
+
 // The operations of one type of queue pair, a bit per opcode.
 struct SendOpcodesOfType {
   uint32_t verbs = 0;        // posted by ibv_post_send or ibv_wr_*
   uint32_t rocidv = 0;       // posted by a call of rocidv.h
   uint32_t unsupported = 0;  // see SendOpcode::unsupported_types
+  uint32_t misplaced = 0;    // taken, to complete with IBV_WC_LOC_QP_OP_ERR
   constexpr uint32_t served() const { return verbs | rocidv; }
 };
 

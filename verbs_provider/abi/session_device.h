@@ -8,6 +8,10 @@
 // ROCI_ABI_HELLO_HAS_USERFAULTFD in `flags`, a descriptor of /dev/userfaultfd for programs that may
 // not open it.
 #define ROCI_ABI_HELLO_HAS_USERFAULTFD 1u
+// Posts that the state of the queue pair forbids return 0 and are dropped; READs, WRITEs and
+// atomics on datagram queue pairs are taken, and complete with IBV_WC_LOC_QP_OP_ERR. Plugins that
+// do not know the flag return EINVAL.
+#define ROCI_ABI_HELLO_LENIENT_POSTS 2u
 // Bits of `features`: what a side supports in addition to its minor version.
 //
 // Set by the daemon: the program may skip indices of a send queue, see rings.h.

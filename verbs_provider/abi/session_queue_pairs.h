@@ -43,7 +43,8 @@ struct roci_abi_create_qp_response {
   uint32_t recv_queue_offset;
   uint32_t send_slots_offset;
   uint32_t recv_slots_offset;
-  uint32_t reserved;
+  uint32_t
+      lacking_opcodes;  // operations that the device lacks (send_opcodes.h); 0 by older daemons
   uint64_t memory_size;
 };
 

@@ -81,9 +81,14 @@ inline void PutBinding(roci_abi_send_wqe* entry, ibv_mw& mw, uint32_t new_key,
   entry->u.bind.new_key = mw.rkey;
 }
 
+inline bool IsMisplaced(const SendQueue& queue, uint32_t opcode) {
+  return (queue.opcodes.misplaced >> opcode & 1) != 0;
+}
+
 /// Begins entry `index`. `served`: the operations that the caller's call may post, one of
 /// `queue.opcodes`. Null with `*error` ENOMEM (full), EOPNOTSUPP (an operation that the type would
-/// have, but this device does not support) or EINVAL (other operations, flags).
+/// have, but this device does not support) or EINVAL (other operations, flags). An operation of
+/// `queue.opcodes.misplaced` is taken; its entry needs no more.
 inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t served,
                                      uint32_t opcode, uint64_t wr_id, unsigned flags, int* error) {
   if (queue.IsFull(index)) [[unlikely]] {
@@ -94,8 +99,10 @@ inline roci_abi_send_wqe* BeginEntry(SendQueue& queue, uint32_t index, uint32_t 
   if (!is_in_table || (served >> opcode & 1) == 0 ||
       (flags & ~(queue.slot_flags | IBV_SEND_INLINE)) != 0) [[unlikely]] {
     const bool is_unsupported = is_in_table && (queue.opcodes.unsupported >> opcode & 1) != 0;
-    *error = is_unsupported ? EOPNOTSUPP : EINVAL;
-    return nullptr;
+    if (!is_in_table || !IsMisplaced(queue, opcode) || is_unsupported) {
+      *error = is_unsupported ? EOPNOTSUPP : EINVAL;
+      return nullptr;
+    }
   }
   auto* entry = reinterpret_cast<roci_abi_send_wqe*>(queue.Slot(index));
   *entry = {};

@@ -58,6 +58,10 @@ int WriteSend(SendQueue& queue, uint32_t index, const ibv_send_wr& wr) {
   if (entry == nullptr) [[unlikely]] {
     return error;
   }
+  // Its fields are not those of this queue's requests.
+  if (IsMisplaced(queue, opcode)) [[unlikely]] {
+    return 0;
+  }
   entry->immediate = wr.imm_data;
   entry->remote_srqn = wr.qp_type.xrc.remote_srqn;
   error = PutOperation(queue, wr, entry);

@@ -185,7 +185,7 @@ int PostRegMr(ibv_qp* ibqp, const rocidv_mr* mr, unsigned access, uint64_t wr_id
   Qp* qp = ToQp(ibqp);
   if (!qp->session->alive()) return EIO;
   int error = qp->send_refusal.load(std::memory_order_relaxed);
-  if (error != 0) return error;
+  if (error != 0) return PostResult(error);
   SendQueue& sq = qp->sq;
   const SpinGuard guard(sq.lock);
   roci_abi_send_wqe* entry = Begin(qp, sq.head, wr_id, send_flags, &error);

@@ -53,7 +53,7 @@ int PostFlush(ibv_qp* ibqp, uint32_t rkey, uint64_t address, size_t length, uint
   if (ibqp->qp_type != IBV_QPT_RC) return EINVAL;
   if (!qp->session->alive()) return EIO;
   int error = qp->send_refusal.load(std::memory_order_relaxed);
-  if (error != 0) return error;
+  if (error != 0) return PostResult(error);
   SendQueue& sq = qp->sq;
   const SpinGuard guard(sq.lock);
   const roci_abi_send_wqe* entry =

@@ -124,6 +124,7 @@ int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, R
   session->auto_inline = response.auto_inline;
   session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
   session->repeats_selectively = (response.features & ROCI_ABI_FEATURE_SELECTIVE_REPEAT) != 0;
+  session->has_lenient_posts = (response.flags & ROCI_ABI_HELLO_LENIENT_POSTS) != 0;
   session->fills_checksums = (response.features & ROCI_ABI_FEATURE_IP_CHECKSUM) != 0;
   session->num_comp_vectors = response.num_comp_vectors;
   session->memory_policy = PolicyOf(response.memory_policy);

@@ -72,6 +72,7 @@ struct VerbsSession {
   bool may_restart = false;          // send queues may skip indices
   bool fills_checksums = false;      // the daemon fills in the checksums of raw packets
   bool repeats_selectively = false;  // reliable connections may, if the peer does, too
+  bool has_lenient_posts = false;    // ROCI_ABI_HELLO_LENIENT_POSTS
   uint32_t num_comp_vectors = 1;
   ConvertPolicy memory_policy = ConvertPolicy::kMapFiles;
 

@@ -44,7 +44,7 @@ int PostBind(ibv_qp* ibqp, ibv_mw* mw, ibv_mw_bind* bind) {
   Qp* qp = ToQp(ibqp);
   int error = qp->send_refusal.load(std::memory_order_relaxed);
   if (!qp->session->alive()) return EIO;
-  if (error != 0) return error;
+  if (error != 0) return PostResult(error);
   // IBTA vol 1, o10-36.2.2.
   if ((bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) return EINVAL;
   SendQueue& sq = qp->sq;

@@ -116,6 +116,10 @@ struct Srq {
   TagOps tags;
 };
 
+inline constexpr int kDropPosts = -1;
+/// What a post returns that was refused so.
+inline int PostResult(int refusal) { return refusal == kDropPosts ? 0 : refusal; }
+
 /// `sq` and `rq` of an XRC target queue pair, and `rq` of a queue pair with a shared receive queue,
 /// accept no requests.
 struct Qp {
@@ -124,7 +128,8 @@ struct Qp {
   VerbsSession* session;
   MemorySource source;
   SharedMapping memory;
-  /// 0 if the QP's state accepts posts, else the error that every post returns: EINVAL.
+  /// 0 if the QP's state accepts posts, else the error that every post returns: EINVAL, or
+  /// kDropPosts, for a post that does nothing and returns 0.
   std::atomic<int> send_refusal{EINVAL};
   std::atomic<int> recv_refusal{EINVAL};
   /// What ibv_set_ece has set since the last RESET, of what the device offers.

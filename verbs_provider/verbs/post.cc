@@ -14,6 +14,7 @@ int PostSend(ibv_qp* ibqp, ibv_send_wr* wr, ibv_send_wr** bad) {
   if (error == 0) [[likely]] {
     return SetErrno(PostSendList(qp->sq, wr, bad));
   }
+  if (error == kDropPosts) return 0;
   *bad = wr;
   return SetErrno(error);
 }
@@ -27,6 +28,7 @@ int PostRecv(ibv_qp* ibqp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   if (error == 0) [[likely]] {
     return SetErrno(PostRecvList(qp->rq, wr, bad));
   }
+  if (error == kDropPosts) return 0;
   *bad = wr;
   return SetErrno(error);
 }

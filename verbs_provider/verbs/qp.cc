@@ -58,9 +58,14 @@ class CqLocks {
 void NoteState(Qp* qp, ibv_qp_state state) {
   const bool sends =
       state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE || state == IBV_QPS_ERR;
-  const bool receives = state != IBV_QPS_RESET && HasReceiveQueue(qp->vqp.qp);
-  qp->send_refusal.store(sends && !IsTarget(qp) ? 0 : EINVAL, std::memory_order_relaxed);
-  qp->recv_refusal.store(receives ? 0 : EINVAL, std::memory_order_relaxed);
+  const bool receives = state != IBV_QPS_RESET;
+  // Queue pairs without the queue refuse always.
+  const int refusal = qp->session->has_lenient_posts ? kDropPosts : EINVAL;
+  qp->send_refusal.store(IsTarget(qp) ? EINVAL : sends ? 0 : refusal, std::memory_order_relaxed);
+  qp->recv_refusal.store(!HasReceiveQueue(qp->vqp.qp) ? EINVAL
+                         : receives                   ? 0
+                                                      : refusal,
+                         std::memory_order_relaxed);
 }
 
 // Makes poll skip the completions of a QP that is destroyed or reset, as IBTA vol 1, 10.3.1 allows:
@@ -136,6 +141,11 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   sq.session = qp->session;
   sq.may_restart = qp->session->may_restart;
   sq.opcodes = abi::SendOpcodesOf(type);
+  sq.opcodes.verbs &= ~r.lacking_opcodes;
+  sq.opcodes.rocidv &= ~r.lacking_opcodes;
+  if (qp->session->has_lenient_posts && type == IBV_QPT_UD) {
+    sq.opcodes.misplaced = abi::SendOpcodesOf(IBV_QPT_RC).verbs & ~sq.opcodes.verbs;
+  }
   sq.is_datagram = type == IBV_QPT_UD;
   sq.slot_flags = SlotFlagsOf(type, qp->session->fills_checksums);
   return 0;
@@ -247,6 +257,7 @@ ibv_qp* CreateWith(ibv_pd* pd, ibv_qp_init_attr* attr, uint32_t flags) {
     return Fail(error);
   }
   FinishQp(qp, pd, *attr);
+  NoteState(qp, IBV_QPS_RESET);
   attr->cap = qp->cap;
   return &qp->vqp.qp;
 }

@@ -36,7 +36,7 @@ int Complete(ibv_qp_ex* qpx) {
     Publish(sq.shared, sq.head, sq.bells, sq.handle);
   }
   sq.lock.Unlock();
-  return builder.error;
+  return PostResult(builder.error);
 }
 
 void Abort(ibv_qp_ex* qpx) { ToQp(qpx)->sq.lock.Unlock(); }

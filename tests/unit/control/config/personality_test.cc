@@ -45,6 +45,20 @@ TEST(PersonalityTest, EveryBuiltinIsReadAndAdvertisesNoMoreThanTheDeviceHas) {
   }
 }
 
+TEST(PersonalityTest, VendorErrorsAreThoseOfTheFileOrTheNumbersOfTheStatuses) {
+  const auto personality =
+      ParsePersonality("lenient_posts = true\n[vendor_errors]\nretry_exc_err = 0x81\n", "p.toml");
+  ASSERT_TRUE(personality.ok()) << personality.status();
+  EXPECT_TRUE(personality->has_lenient_posts);
+  dataplane::VendorErrors expected = dataplane::kPlainVendorErrors;
+  expected[static_cast<size_t>(roce::CompletionStatus::kRetryExceeded)] = 0x81;
+  EXPECT_EQ(personality->vendor_errors, expected);
+  EXPECT_EQ(ParsePersonality("", "p.toml")->vendor_errors, dataplane::kPlainVendorErrors);
+  EXPECT_EQ(FaultOf("[vendor_errors]\nfatal_err = 0\n"),
+            "p.toml:2: vendor_errors.fatal_err: must be a whole number from 1 to 4294967295");
+  EXPECT_THAT(FaultOf("[vendor_errors]\nretry_err = 1\n"), HasSubstr("the nearest is"));
+}
+
 TEST(PersonalityTest, AFileMustBeReadableAndBounded) {
   for (const char* const path : {"/dev/zero", "/", "/nonexistent"}) {
     EXPECT_FALSE(LoadPersonality(path).ok()) << path;

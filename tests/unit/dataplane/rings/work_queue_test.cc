@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "verbs_provider/abi/rings.h"
+#include "verbs_provider/abi/send_opcodes.h"
 
 namespace roci::dataplane {
 namespace {
@@ -314,6 +315,21 @@ TEST_F(SendQueueTest, ArmingIsVisibleToTheApp) {
   EXPECT_TRUE(queue_.HasNew());
   EXPECT_FALSE(queue_.HasNew());
   EXPECT_TRUE(queue_.HasPosted());
+}
+
+TEST(SendQueueOpcodes, FailIfTheDeviceLacksThem) {
+  roci_abi_queue header{};
+  std::vector<std::byte> slots(kStride);
+  SendQueue queue(&header, slots.data(), 1, kStride, kMaxSge, kMaxInline, QpType::kRc,
+                  abi::kAtomicOpcodes);
+  roci_abi_send_wqe entry{};
+  entry.opcode = ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD;
+  std::memcpy(slots.data(), &entry, sizeof(entry));
+  header.producer = 1;
+  roce::SendWqe wqe{};
+  CompletionStatus status{};
+  EXPECT_EQ(queue.Fetch(wqe, status), FetchResult::kBad);
+  EXPECT_EQ(status, CompletionStatus::kLocalQpOperationError);
 }
 
 // IBTA vol 1, 10.8.2: the operations of each transport.

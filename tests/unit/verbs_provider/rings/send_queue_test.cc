@@ -230,6 +230,19 @@ TEST_F(AutoInline, CopiesNothingIfTheSecondKeyIsBad) {
   EXPECT_EQ(fake.Sges(0)[1].lkey, kKey + 1);
 }
 
+// Whatever the request's other fields point to.
+TEST(SendQueue, TakesMisplacedOperationsForTheDaemonToFail) {
+  FakeSendQueue fake(4, 128, IBV_QPT_UD);
+  fake.queue.opcodes.misplaced = abi::OpcodeBit(IBV_WR_RDMA_READ);
+  ibv_send_wr wr = Request(IBV_WR_RDMA_READ, nullptr, 3);
+  memset(&wr.wr, 0xA5, sizeof(wr.wr));
+  EXPECT_EQ(Post(fake, wr), 0);
+  EXPECT_EQ(fake.Entry(0).opcode, ROCI_ABI_WR_RDMA_READ);
+  EXPECT_EQ(fake.Entry(0).num_sge, 0);
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  EXPECT_EQ(Post(fake, wr), EINVAL);
+}
+
 TEST(SendQueue, RefusesOperationsThatTheTypeLacks) {
   const struct {
     ibv_qp_type type;
