@@ -2,6 +2,9 @@
 #include "verbs_provider/verbs/events.h"
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -43,20 +46,32 @@ void ReceiveUnread(int socket, const void* element, UnreadEvents<Event>* out) {
   }
 }
 
-void Hold(VerbsSession* session) {
-  roci_abi_return_events_request request = {};
-  roci_abi_plain_response response = {};
-  request.channel = ROCI_ABI_NO_HANDLE;
-  request.flags = ROCI_ABI_RETURN_HOLD;
-  session->client.Call(ROCI_ABI_RETURN_EVENTS, &request, &response);
+// Shortages of memory, here or in the daemon, and of the right to pass descriptors pass quickly.
+bool IsShortage(int error) { return error == ETOOMANYREFS || error == ENOBUFS || error == ENOMEM; }
+
+// Tries again for a tenth of a second while there is a shortage. Events that are never sent to the
+// daemon would be lost silently: the end of the session reports it. What the daemon refuses stays
+// refused: nobody has the channel, or (after a shortage) events of other objects are lost, or may
+// arrive in another order.
+void CallOrEnd(VerbsSession* session, roci_abi_return_events_request* request) {
+  constexpr int kTries = 100;
+  constexpr timespec kPause = {0, 1'000'000};
+  roci_abi_plain_response response;
+  int error = 0;
+  for (int left = kTries; left > 0; --left) {
+    response = {};  // stays so if the request cannot be sent
+    error = session->client.Call(ROCI_ABI_RETURN_EVENTS, request, &response);
+    if (!IsShortage(error)) break;
+    syscall(SYS_nanosleep, &kPause, nullptr);
+  }
+  if (error != 0 && response.head.error == 0) session->client.MarkDead();
 }
 
-// Events that are not returned would be lost silently: the end of the session reports it.
-void ReturnOrEnd(VerbsSession* session, roci_abi_return_events_request* request) {
-  roci_abi_plain_response response = {};
-  if (session->client.Call(ROCI_ABI_RETURN_EVENTS, request, &response) != 0) {
-    session->client.MarkDead();
-  }
+void Hold(VerbsSession* session) {
+  roci_abi_return_events_request request = {};
+  request.channel = ROCI_ABI_NO_HANDLE;
+  request.flags = ROCI_ABI_RETURN_HOLD;
+  CallOrEnd(session, &request);
 }
 
 // Each request puts its events before those of the last. The last one also ends Hold().
@@ -69,7 +84,7 @@ void Return(VerbsSession* session, const UnreadEvents<roci_abi_async_event>& unr
     left -= request.count;
     request.flags = left != 0 ? ROCI_ABI_RETURN_HOLD : 0;
     std::copy_n(unread.others + left, request.count, request.events);
-    ReturnOrEnd(session, &request);
+    CallOrEnd(session, &request);
   } while (left != 0);
 }
 
@@ -83,7 +98,7 @@ void Return(VerbsSession* session, uint32_t channel,
       auto* cq = reinterpret_cast<ibv_cq*>(unread.others[at].user_handle);
       request.events[request.count++].element = ToCq(cq)->handle;
     }
-    ReturnOrEnd(session, &request);
+    CallOrEnd(session, &request);
   }
 }
 
