@@ -13,6 +13,7 @@
 #include "control/loop/program_name.h"
 #include "control/session/session_commands.h"
 #include "roce/work.h"
+#include "verbs_provider/abi/answer_limit.h"
 
 namespace roci::control {
 
@@ -152,7 +153,7 @@ void Session::HandleSocket(uint32_t events) {
 bool Session::HandleNext(bool is_first) {
   constexpr roce::TimeNs kSpinNs = 8'000;
   if (MustWait()) {
-    Pause();
+    if (is_first) Pause();  // a request waits
     return false;
   }
   if (!is_first && !spins_.Allows()) return false;
@@ -189,24 +190,58 @@ bool Session::MustWait() const {
 
 void Session::Pause() {
   paused_ = true;
+  paused_at_ = MonotonicNow();
   services_.loop.Change(socket_watch_, 0);
   services_.resume_later(number_);
 }
 
 bool Session::Resume() {
   if (delayed_.has_value()) return ContinueDelayed();
+  bool refuses = false;
   if (held_answer_.has_value()) {
     if (shard_->HasUnfinishedCopies() && MonotonicNow() < held_answer_->deadline) return false;
   } else if (MustWait()) {
-    return false;
+    refuses = HasWaitedTooLong();
+    if (!refuses) return false;
   }
   paused_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
-  if (!held_answer_.has_value()) return true;
+  if (refuses) AnswerOrEnd([&] { RefuseNext(); });
+  if (!held_answer_.has_value() || refuses) return true;
   HeldAnswer held = *std::move(held_answer_);
   held_answer_.reset();
   AnswerOrEnd([&] { Send(request_, held.status, held.reply); });
   return true;
+}
+
+// Long before the plugin takes the daemon for dead. An answer may be held for a second more.
+bool Session::HasWaitedTooLong() const {
+  constexpr roce::TimeNs kLongestNs = 20 * roce::kNsPerSecond;
+  static_assert(kLongestNs + 5 * roce::kNsPerSecond < ROCI_ABI_ANSWER_LIMIT_S * roce::kNsPerSecond);
+  return MonotonicNow() >= paused_at_ + kLongestNs;
+}
+
+absl::Status Session::WaitedTooLong() {
+  return StatusFromErrno(EAGAIN, "memory that does not come, or queues that are still mapped");
+}
+
+void Session::RefuseNext() {
+  std::array<std::byte, kMaxRequestBytes> buffer;
+  size_t size = 0;
+  const ReceiveResult result = ReceiveMessage(socket_.get(), buffer, size);
+  if (result == ReceiveResult::kNothing) return;
+  if (result == ReceiveResult::kClosed || !CheckSize(size)) return end_();
+  const std::span<const std::byte> message = std::span(buffer).first(size);
+  if (result == ReceiveResult::kDescriptors) {
+    services_.loop.Change(socket_watch_, 0);
+    return RefuseDescriptors(message, WaitedTooLong());
+  }
+  absl::Status status = DecodeRequest(message, 0, limits_, request_);
+  // The program has received the events, and the request concerns no memory.
+  if (request_.head.command == ROCI_ABI_RETURN_EVENTS) return HandleMessage(message, nullptr);
+  if (status.ok()) status = WaitedTooLong();
+  Reply reply;
+  Send(request_, status, reply);
 }
 
 // No command is longer than the buffer; a message shorter than a head cannot be answered.
@@ -222,7 +257,7 @@ void Session::ReceiveDescriptors(std::span<const std::byte> message) {
   broker_ticket_ = services_.foreign_fds.Receive(
       socket_.get(), admission_.user,
       [this](const ForeignMessage* received) { HandleDescriptors(received); });
-  if (broker_ticket_ == 0) RefuseDescriptors(message);
+  if (broker_ticket_ == 0) RefuseDescriptors(message, TooManyDescriptors());
 }
 
 void Session::HandleDescriptors(const ForeignMessage* message) {
@@ -235,19 +270,22 @@ void Session::HandleDescriptors(const ForeignMessage* message) {
   const ReceiveResult result = ReceiveMessage(socket_.get(), buffer, size);
   if (result != ReceiveResult::kDescriptors || !CheckSize(size)) return end_();
   services_.loop.Change(socket_watch_, 0);
-  AnswerOrEnd([&] { RefuseDescriptors(std::span(buffer).first(size)); });
+  AnswerOrEnd([&] { RefuseDescriptors(std::span(buffer).first(size), TooManyDescriptors()); });
 }
 
-// The user has too many foreign descriptors that are not closed yet. The answer does not wait until
-// those of this message are closed.
-void Session::RefuseDescriptors(std::span<const std::byte> message) {
+absl::Status Session::TooManyDescriptors() {
+  return StatusFromErrno(ENFILE, "descriptors that are not closed yet");
+}
+
+// The answer does not wait until the descriptors of this message are closed.
+void Session::RefuseDescriptors(std::span<const std::byte> message, const absl::Status& reason) {
   Reply reply;
   DecodeRequest(message, 0, limits_, request_).IgnoreError();  // for its head
   broker_ticket_ = services_.foreign_fds.Drop(socket_.get(), admission_.user, [this] {
     broker_ticket_ = 0;
     services_.loop.Change(socket_watch_, EPOLLIN);
   });
-  Send(request_, StatusFromErrno(ENFILE, "descriptors that are not closed yet"), reply);
+  Send(request_, reason, reply);
 }
 
 void Session::HandleMessage(std::span<const std::byte> message, const FdsPointer& fds) {

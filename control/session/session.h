@@ -64,7 +64,8 @@ class Session {
   const std::string& program() const { return program_; }
   User& user() const { return *admission_.user; }
   // After resume_later(): sends the held answer and reads requests again, if the copies of the
-  // program's memory have ended and large queues are unmapped. False: not yet.
+  // program's memory have ended and large queues are unmapped, or refuses a request that has waited
+  // for them too long. False: not yet.
   bool Resume();
   // After continue_later(): does the next part of the request. False: it is answered.
   bool Continue();
@@ -111,7 +112,8 @@ class Session {
   // Requests with descriptors are received by the broker; nothing else is read meanwhile.
   void ReceiveDescriptors(std::span<const std::byte> message);
   void HandleDescriptors(const ForeignMessage* message);
-  void RefuseDescriptors(std::span<const std::byte> message);
+  void RefuseDescriptors(std::span<const std::byte> message, const absl::Status& reason);
+  static absl::Status TooManyDescriptors();  // of the user; they are not closed yet
   void HandleMessage(std::span<const std::byte> message, const FdsPointer& fds);
   void BeginRequest(absl::Status status, const FdsPointer& fds);
   void AnswerMessage(std::span<const std::byte> message, const FdsPointer& fds);
@@ -143,6 +145,10 @@ class Session {
   // Reads no requests until Resume() returns true.
   void Pause();
   bool MustWait() const;
+  // Since Pause(). Then the next request is refused (WaitedTooLong), which changes nothing.
+  bool HasWaitedTooLong() const;
+  static absl::Status WaitedTooLong();
+  void RefuseNext();
   // A part of a request that takes long. False: the request is done, and the reply is filled in.
   using Part = std::function<absl::StatusOr<bool>(Reply&)>;
   // For handlers: calls `part` until it returns false or a failure; all calls but the first come in
@@ -370,6 +376,7 @@ class Session {
   std::vector<LoweredLimit> injected_limits_;  // of the answer to request_
   bool deferred_ = false;                      // the answer to a request comes later
   bool paused_ = false;                        // see Resume
+  roce::TimeNs paused_at_ = 0;
   bool disconnected_ = false;
   uint32_t next_target_ = 0;  // handle from which CloseSomeTargets continues
   // An answer to request_ that waits for copies.

@@ -41,13 +41,15 @@ bool Session::ApplyFaults(absl::Status& status, const FdsPointer& fds) {
 }
 
 bool Session::ContinueDelayed() {
-  if (MonotonicNow() < delayed_->until || MustWait()) return false;
+  if (MonotonicNow() < delayed_->until) return false;
+  const bool refuses = MustWait();
+  if (refuses && !HasWaitedTooLong()) return false;
   const DelayedRequest request = *std::move(delayed_);
   delayed_.reset();
   deferred_ = false;
   paused_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
-  AnswerOrEnd([&] { BeginRequest(request.status, request.fds); });
+  AnswerOrEnd([&] { BeginRequest(refuses ? WaitedTooLong() : request.status, request.fds); });
   return true;
 }
 

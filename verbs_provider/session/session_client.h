@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "verbs_provider/abi/answer_limit.h"
 #include "verbs_provider/abi/session.h"
 #include "verbs_provider/abi/spin_judge.h"
 #include "verbs_provider/base/held_file.h"
@@ -56,7 +57,7 @@ enum SessionState : uint32_t {
 /// program has closed the socket, `state` becomes kSessionDead and every call returns EIO.
 class SessionClient {
  public:
-  static constexpr int kTimeoutSeconds = 30;
+  static constexpr int kTimeoutSeconds = ROCI_ABI_ANSWER_LIMIT_S;
 
   SessionClient() = default;
   ~SessionClient() { Close(); }
