@@ -19,12 +19,14 @@
 #include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/no_memory.h"
 #include "control/manage/metrics_text.h"
+#include "control/manage/tcp_peers.h"
 
 namespace roci::control {
 
@@ -116,7 +118,9 @@ absl::StatusOr<HttpLibrary> LoadLibrary() {
 }
 
 absl::StatusOr<UniqueFd> Listen(const MetricsAddress& address) {
-  constexpr int kBacklog = 64;
+  // More than the connections that clients hold, so that a scrape does not wait for the second try
+  // of its connect(2).
+  constexpr int kBacklog = 4096;
   sockaddr_in four = {};
   sockaddr_in6 six = {};
   four.sin_family = AF_INET;
@@ -150,6 +154,7 @@ class MetricsServer::Http {
  private:
   struct Connection {
     std::string source;      // see SourceOf
+    std::string address;     // of the source
     uint64_t number = 0;     // in the order of arrival
     roce::TimeNs end = 0;    // see kLongestMs
     bool has_asked = false;  // its request has come
@@ -169,6 +174,7 @@ class MetricsServer::Http {
                    const char* type);
   int WaitMs() const;
   void Shutdown(MHD_Connection* connection) const;
+  std::string SourceOf(MHD_Connection* connection, const std::string& address);
   void Add(MHD_Connection* connection);
   // The newest connection is not asked for.
   Connections::iterator FindToEnd();
@@ -181,7 +187,14 @@ class MetricsServer::Http {
   UniqueFd wake_;  // eventfd; readable: stop
   MHD_Daemon* daemon_ = nullptr;
   // On the thread:
+  TcpPeers peers_;
   Connections connections_;
+  // The last answer in each format: many scrapes print one snapshot once.
+  struct Printed {
+    std::shared_ptr<const nlohmann::json> from;
+    std::string text;
+  };
+  std::array<Printed, 2> printed_;
   uint64_t last_number_ = 0;
   std::thread thread_;
 };
@@ -263,7 +276,7 @@ void MetricsServer::Http::End(Connections::iterator connection) {
 namespace {
 
 // The address of a peer; of IPv6, its network of 64 bits, in which a host has any number of them.
-std::string SourceOf(const sockaddr* peer) {
+std::string AddressOf(const sockaddr* peer) {
   if (peer == nullptr) return "";
   if (peer->sa_family == AF_INET) {
     const in_addr& address = reinterpret_cast<const sockaddr_in*>(peer)->sin_addr;
@@ -279,11 +292,20 @@ std::string SourceOf(const sockaddr* peer) {
 
 }  // namespace
 
+// A user of this machine may have any address of the loopback network.
+std::string MetricsServer::Http::SourceOf(MHD_Connection* connection, const std::string& address) {
+  const auto* fd = library_.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  const auto owner = peers_.OwnerOf(fd != nullptr ? fd->connect_fd : -1);
+  if (!owner.has_value()) return address;
+  return owner->is_closed ? "closed" : absl::StrCat("user ", owner->uid);
+}
+
 void MetricsServer::Http::Add(MHD_Connection* connection) {
   const auto* info =
       library_.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
   Connection& added = connections_[connection];
-  added.source = SourceOf(info != nullptr ? info->client_addr : nullptr);
+  added.address = AddressOf(info != nullptr ? info->client_addr : nullptr);
+  added.source = SourceOf(connection, added.address);
   added.number = ++last_number_;
   added.end = MonotonicNow() + roce::TimeNs{kLongestMs} * roce::kNsPerMs;
   const auto is_served = [](const auto& item) { return !item.second.is_ending; };
@@ -296,13 +318,17 @@ MetricsServer::Http::Connections::iterator MetricsServer::Http::FindToEnd() {
   const auto may_end = [this](const Connection& connection) {
     return !connection.is_ending && connection.number != last_number_;
   };
-  std::map<std::string_view, size_t> of_sources;
+  std::map<std::string_view, ptrdiff_t> of_sources;
+  std::map<std::pair<std::string_view, std::string_view>, ptrdiff_t> of_addresses;
   for (const auto& [handle, connection] : connections_) {
-    if (may_end(connection)) ++of_sources[connection.source];
+    if (!may_end(connection)) continue;
+    ++of_sources[connection.source];
+    ++of_addresses[{connection.source, connection.address}];
   }
   // Less: sooner to end.
   const auto rank = [&](const Connection& connection) {
-    return std::tuple(-static_cast<ptrdiff_t>(of_sources[connection.source]), connection.has_asked,
+    return std::tuple(-of_sources[connection.source],
+                      -of_addresses[{connection.source, connection.address}], connection.has_asked,
                       connection.number);
   };
   auto found = connections_.end();
@@ -358,16 +384,20 @@ MHD_Result MetricsServer::Http::AnswerMetrics(MHD_Connection* connection) {
       library_.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
   const bool is_open =
       accept != nullptr && absl::StrContains(accept, "application/openmetrics-text");
+  const MetricsFormat format = is_open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus;
   const std::shared_ptr<const nlohmann::json> snapshot = feed_.Get(kLimitMs);
   if (snapshot == nullptr) {
     return Reply(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "The control thread is busy\n",
                  "text/plain; charset=utf-8");
   }
-  return is_open
-             ? Reply(connection, MHD_HTTP_OK, MetricsText(*snapshot, MetricsFormat::kOpenMetrics),
-                     "application/openmetrics-text; version=1.0.0; charset=utf-8")
-             : Reply(connection, MHD_HTTP_OK, MetricsText(*snapshot, MetricsFormat::kPrometheus),
-                     "text/plain; version=0.0.4; charset=utf-8");
+  Printed& printed = printed_[is_open ? 1 : 0];
+  if (printed.from != snapshot) {
+    printed.text = MetricsText(*snapshot, format);
+    printed.from = snapshot;
+  }
+  return Reply(connection, MHD_HTTP_OK, printed.text,
+               is_open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                       : "text/plain; version=0.0.4; charset=utf-8");
 }
 
 MHD_Result MetricsServer::Http::Reply(MHD_Connection* connection, unsigned status,

@@ -49,9 +49,10 @@ class MetricsFeed {
   roce::TimeNs made_ = 0;
 };
 
-// At most kMaxConnections at a time: one more ends the oldest of the source (IPv4 address, or
-// network of an IPv6 address) that has the most, first those without a request. A connection ends
-// with its answer, or after kLongestMs, however slowly its peer reads or writes.
+// At most kMaxConnections at a time: one more ends the oldest of the source (user of this machine,
+// or IPv4 address, or network of an IPv6 address) that has the most, and of the user's address that
+// has the most, first those without a request. A connection ends with its answer, or after
+// kLongestMs, however slowly its peer reads or writes.
 class MetricsServer {
  public:
   static constexpr unsigned kMaxConnections = 16;

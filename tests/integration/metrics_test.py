@@ -10,7 +10,9 @@ import http.client
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -86,6 +88,58 @@ class Metrics:
 
     def value(self, name, **labels):
         return self.samples[(name, tuple(sorted((key, str(value)) for key, value in labels.items())))]
+
+
+def flood(port, ready):
+    """As an ordinary user: has 400 connections all the time, 200 with half of a request, and 200 that ask and do not read."""
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    requests = b'GET /metr', b'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n'
+    clients = {}
+    gone = select.epoll()
+
+    def add(kind):
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(('127.0.0.1', port))
+        client.send(requests[kind])
+        clients[client.fileno()] = client, kind
+        gone.register(client.fileno(), select.EPOLLRDHUP)
+    for i in range(400):
+        add(i % 2)
+    os.write(ready, b'y')
+    while True:
+        for fd, _ in gone.poll():
+            client, kind = clients.pop(fd)
+            client.close()
+            while True:
+                try:
+                    add(kind)
+                    break
+                except OSError:
+                    pass
+
+
+class Flood:
+    """A process that runs flood()."""
+
+    def __init__(self, port):
+        is_ready, ready = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                flood(port, ready)
+            finally:
+                os._exit(1)
+        os.close(ready)
+        self.has_begun = os.read(is_ready, 1) == b'y'
+        os.close(is_ready)
+
+    def stop(self):
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        return os.WIFSIGNALED(status)
 
 
 class MetricsTest(unittest.TestCase):
@@ -262,6 +316,23 @@ class ClientTest(MetricsTest):
             self.assertEqual(started.returncode, 0)
         self.assertIn('roci_daemon_info', self.get()[0], 'the clients before this one are closed after five seconds')
         self.assertLess(self.daemon.descriptors(), 200)
+
+    @unittest.skipUnless(os.geteuid() == 0, 'cannot become another user')
+    def test_a_flood_of_another_user_keeps_no_scrape_out(self):
+        attacker = Flood(self.port)
+        self.addCleanup(lambda: self.assertTrue(attacker.stop(), 'it has ended before'))
+        self.assertTrue(attacker.has_begun)
+        times = []
+        for _ in range(10):
+            with socket.create_connection(('127.0.0.1', self.port), timeout=LIMIT_S) as scraper:
+                time.sleep(0.1)  # it waits for a processor
+                begin = time.monotonic()
+                scraper.sendall(b'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n')
+                answer = b''.join(iter(lambda: scraper.recv(65536), b''))
+                times.append(time.monotonic() - begin)
+                self.assertIn(b'roci_daemon_info', answer)
+        print('answers took', *(f'{seconds * 1000:.0f} ms' for seconds in times))
+        self.assertLess(min(times), 1)
 
     def test_many_scrapes_make_few_snapshots(self):
         connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=LIMIT_S)
