@@ -24,6 +24,8 @@ constexpr std::chrono::milliseconds kSoon(2000);
 TEST(Culprit, DISABLED_RegisterAndWrite) { RegisterAndWrite(); }
 TEST(Culprit, DISABLED_WriteToMissingPages) { WriteToMissingPages(); }
 TEST(Culprit, DISABLED_WriteToSilentFuseFile) { WriteToSilentFuseFile(); }
+TEST(Culprit, DISABLED_WriteToColdFile) { WriteToColdFile(); }
+TEST(Culprit, DISABLED_WriteToSwappedPages) { WriteToSwappedPages(); }
 
 // TEST `name` of Culprit.
 std::vector<std::string> Culprit(const std::string& name) {
@@ -65,6 +67,12 @@ void ExpectNoDelayBy(const std::string& name) {
 TEST(VerbsStalled, ByPagesThatNeverArrive) { ExpectNoDelayBy("WriteToMissingPages"); }
 
 TEST(VerbsStalled, ByAFileWhoseServerIsSilent) { ExpectNoDelayBy("WriteToSilentFuseFile"); }
+
+// At night, since they use the disk. (How long the READs take depends on when the watch thread gets
+// a processor, so only tools/bench, which runs alone, measures percentiles.)
+TEST(VerbsStalledByDisk, ThatReadsAFile) { ExpectNoDelayBy("WriteToColdFile"); }
+
+TEST(VerbsStalledByDisk, ThatSwapsIn) { ExpectNoDelayBy("WriteToSwappedPages"); }
 
 TEST(VerbsStalled, ByAProgramThatIsStopped) {
   Pair pair(PatientOptions());
