@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Channel>> Channel::Create(EventLoop& loop, Foreig
                                                std::move(peer), std::move(admission), number));
   Channel* raw = channel.get();
   const absl::StatusOr<EventLoop::Watch> watch = loop.Add(
-      channel->socket(), EPOLLIN, [raw, receive = std::move(receive)](uint32_t) { receive(*raw); });
+      channel->socket(), EPOLLIN, [raw, receive = std::move(receive)](uint32_t) { receive(*raw); },
+      channel->admission_.user->loop_share);
   if (!watch.ok()) return watch.status();
   channel->watch_ = *watch;
   if (!channel->LookUpProgram()) return StatusFromErrno(EAGAIN, "no thread can be started");

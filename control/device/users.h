@@ -13,6 +13,7 @@
 #include "control/config/config.h"
 #include "control/device/device.h"
 #include "control/device/quota.h"
+#include "control/loop/loop_share.h"
 #include "dataplane/base/event_writer.h"
 #include "dataplane/types/copy_use.h"
 #include "memory/unmapper.h"
@@ -106,8 +107,8 @@ class User {
   static constexpr uint32_t kMostRetiredRings = 256;
   static constexpr uint64_t kMostRetiredRingBytes = uint64_t{256} << 20;
   const std::shared_ptr<dataplane::EventWriter> event_writer;
-  // Time that the control thread has spent on requests of the user's programs.
-  uint64_t control_ns = 0;
+  // Of the control thread, for requests of the user's programs.
+  const std::shared_ptr<LoopShare> loop_share = std::make_shared<LoopShare>();
   // Sessions that have ended, and release their objects in parts.
   uint32_t ending_sessions = 0;
 

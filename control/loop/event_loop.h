@@ -7,10 +7,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "control/loop/loop_share.h"
 #include "control/loop/unique_fd.h"
 #include "dataplane/base/thread_priority.h"
 #include "roce/work.h"
@@ -29,9 +31,11 @@ class EventLoop {
 
   static absl::StatusOr<std::unique_ptr<EventLoop>> Create();
 
-  // Calls `handler` when `fd` has one of `epoll_events`. `fd` must stay open until Forget().
-  // ResourceExhausted: epoll's limit is reached.
-  absl::StatusOr<Watch> Add(int fd, uint32_t epoll_events, Handler handler);
+  // Calls `handler` when `fd` has one of `epoll_events`. `fd` must stay open until Forget(). With a
+  // share, handlers take turns with those of other shares (LoopShare); except for EPOLLHUP and
+  // EPOLLERR. ResourceExhausted: epoll's limit is reached.
+  absl::StatusOr<Watch> Add(int fd, uint32_t epoll_events, Handler handler,
+                            std::shared_ptr<LoopShare> share = nullptr);
   void Change(Watch watch, uint32_t epoll_events);
   void Forget(Watch watch);
 
@@ -55,7 +59,11 @@ class EventLoop {
  private:
   struct Entry {
     int fd;
+    uint32_t events;
     std::shared_ptr<Handler> handler;
+    std::shared_ptr<LoopShare> share;  // or null
+    bool waits = false;                // for its turn; epoll does not report `events` meanwhile
+    uint64_t place = 0;                // among those that wait, until the handler is called
   };
   struct Deadline {
     std::function<roce::TimeNs()> next;
@@ -65,6 +73,13 @@ class EventLoop {
   explicit EventLoop(UniqueFd epoll) : epoll_(std::move(epoll)) {}
   template <class Work>
   void Attempt(Work&& work);
+  void SetEvents(Watch watch, const Entry& entry, uint32_t epoll_events);
+  // True: a handler with a share was called.
+  bool Dispatch(const epoll_event& event);
+  // False: not now, since memory lacks.
+  bool LetWait(Watch watch, Entry& entry);
+  void StartRound();
+  void WakeSome(LoopShare& share);
   void RunDeadlines();
   void RunTasks();
   int WaitMs() const;
@@ -81,6 +96,8 @@ class EventLoop {
   std::map<Watch, Entry> entries_;
   std::vector<Deadline> deadlines_;
   std::vector<std::function<void()>> tasks_;
+  uint64_t round_ = 0;                            // see LoopShare
+  std::set<std::shared_ptr<LoopShare>> waiting_;  // those with watches that wait
 };
 
 }  // namespace roci::control

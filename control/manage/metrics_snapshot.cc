@@ -119,7 +119,7 @@ Json UsersOf(const SessionServer& sessions) {
     users[&user] = {{"uid", std::to_string(session->peer().uid)},
                     {"used", std::move(used)},
                     {"limit", std::move(limit)},
-                    {"control_ns", user.control_ns}};
+                    {"control_ns", user.loop_share->used_ns()}};
   }
   Json out = Json::array();
   for (auto& [key, user] : users) out.push_back(std::move(user));

@@ -193,7 +193,7 @@ Json ShowUser(const Services& services, const Session& session) {
            UseOf(services.blocking_calls.ThreadsOf(user), BlockingCalls::kThreadsOfUser)},
           {"copier_threads", {{"used", copies.threads.load()}}},
           {"waiting_frames", {{"used", copies.frames.load()}}},
-          {"control_ms", user.control_ns / 1'000'000}};
+          {"control_ms", user.loop_share->used_ns() / 1'000'000}};
 }
 
 // The objects of one device that all programs of the session's user have together.

@@ -143,8 +143,8 @@ absl::Status NetlinkServer::Open(UniqueFd& socket, const Peer& peer) {
   const uint64_t id = ++last_id_;
   Connection& connection = connections_[id];
   absl::Cleanup forget = [this, id] { connections_.erase(id); };
-  absl::StatusOr<EventLoop::Watch> watch =
-      services_.loop.Add(socket.get(), EPOLLIN, [this, id](uint32_t) { Handle(id); });
+  absl::StatusOr<EventLoop::Watch> watch = services_.loop.Add(
+      socket.get(), EPOLLIN, [this, id](uint32_t) { Handle(id); }, user->loop_share);
   if (!watch.ok()) return watch.status();
   std::move(forget).Cancel();
   connection.viewer = {.user = user.get(),
@@ -163,14 +163,12 @@ absl::Status NetlinkServer::Open(UniqueFd& socket, const Peer& peer) {
 // for the program, none of its further requests is read.
 void NetlinkServer::Handle(uint64_t id) {
   Connection& connection = connections_.at(id);
-  const roce::TimeNs begin = MonotonicNow();
   bool is_open = false;
   // A request whose answer needs more memory than there is ends the connection.
   const absl::Status status = OrRefuse([&] {
     is_open = Work(connection);
     return absl::OkStatus();
   });
-  connection.user->control_ns += MonotonicNow() - begin;
   if (!status.ok() || !is_open) return Close(id);
   const bool has_work = connection.has_answers() || connection.has_requests();
   services_.loop.Change(connection.watch, has_work ? EPOLLOUT : EPOLLIN);

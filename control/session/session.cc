@@ -119,9 +119,10 @@ bool Session::CloseSomeTargets() {
 }
 
 absl::Status Session::Watch() {
-  absl::StatusOr<EventLoop::Watch> watch =
-      services_.loop.Add(socket_.get(), EPOLLIN,
-                         [this](uint32_t events) { AnswerOrEnd([&] { HandleSocket(events); }); });
+  absl::StatusOr<EventLoop::Watch> watch = services_.loop.Add(
+      socket_.get(), EPOLLIN,
+      [this](uint32_t events) { AnswerOrEnd([&] { HandleSocket(events); }); },
+      admission_.user->loop_share);
   if (!watch.ok()) return watch.status();
   socket_watch_ = *watch;
   if (!peer_.pidfd.valid()) return absl::OkStatus();
@@ -141,11 +142,9 @@ void Session::HandleSocket(uint32_t events) {
   // Limits, so that requests of one program do not delay the others.
   constexpr int kMostInARow = 8;
   constexpr roce::TimeNs kLongestRowNs = 500'000;
-  const roce::TimeNs begin = MonotonicNow();
-  const roce::TimeNs end = begin + kLongestRowNs;
+  const roce::TimeNs end = MonotonicNow() + kLongestRowNs;
   for (int i = 0; i < kMostInARow && HandleNext(i == 0) && MonotonicNow() < end; ++i) {
   }
-  admission_.user->control_ns += MonotonicNow() - begin;
 }
 
 // A program that registers memory or sets up connections often sends its next request within
@@ -263,7 +262,11 @@ void Session::ReceiveDescriptors(std::span<const std::byte> message) {
 void Session::HandleDescriptors(const ForeignMessage* message) {
   broker_ticket_ = 0;
   services_.loop.Change(socket_watch_, EPOLLIN);
-  if (message != nullptr) return HandleMessage(message->bytes, message->files);
+  if (message != nullptr) {
+    const roce::TimeNs begin = MonotonicNow();
+    HandleMessage(message->bytes, message->files);
+    return admission_.user->loop_share->Charge(MonotonicNow() - begin);
+  }
   // The broker is full.
   std::array<std::byte, kMaxRequestBytes> buffer;
   size_t size = 0;

@@ -249,7 +249,9 @@ void Session::FinishLookup(const FdsPointer& fds, Findings& findings) {
   deferred_ = false;
   services_.loop.Change(socket_watch_, EPOLLIN);
   findings_ = std::move(findings);
+  const roce::TimeNs begin = MonotonicNow();
   AnswerOrEnd([&] { AnswerRequest(absl::OkStatus(), fds, FindingsUse::kUsed); });
+  admission_.user->loop_share->Charge(MonotonicNow() - begin);
   findings_ = Findings();
 }
 

@@ -46,7 +46,9 @@ absl::StatusOr<std::unique_ptr<SessionServer>> SessionServer::Create(Services& s
     self->paused_.push_back(number);
     self->next_resume_ = std::min(self->next_resume_, MonotonicNow() + kResumeNs);
   };
-  services.continue_later = [self](uint32_t number) { self->continuing_.push_back(number); };
+  services.continue_later = [self](uint32_t number) {
+    self->continuing_.push_back({number, &self->Find(number)->user()});
+  };
   for (const std::unique_ptr<Device>& device : services.devices) {
     device->SetPathsListener([self, &device = *device] { self->ShowPaths(device); });
   }
@@ -164,7 +166,12 @@ void SessionServer::EndAll(const Device& device) {
 
 void SessionServer::ReleaseSome(uint32_t number) {
   const auto it = ending_.find(number);
-  if (it == ending_.end() || it->second->ReleaseSome()) return;
+  if (it == ending_.end()) return;
+  const std::shared_ptr<LoopShare> share = it->second->user().loop_share;
+  const roce::TimeNs begin = MonotonicNow();
+  const bool has_more = it->second->ReleaseSome();
+  share->Charge(MonotonicNow() - begin);
+  if (has_more) return;
   --it->second->user().ending_sessions;
   ending_.erase(it);
   // Return heap memory of programs with very many objects to the system. Only without sessions,
@@ -172,12 +179,17 @@ void SessionServer::ReleaseSome(uint32_t number) {
   if (sessions_.empty() && ending_.empty()) malloc_trim(0);
 }
 
-// The sessions take turns.
+// The next session of another user than the last, however many that one has ended.
 void SessionServer::ReleaseSome() {
   if (ending_.empty()) return;
   auto next = ending_.upper_bound(last_released_);
-  if (next == ending_.end()) next = ending_.begin();
+  for (size_t left = ending_.size(); left > 0; --left) {
+    if (next == ending_.end()) next = ending_.begin();
+    if (&next->second->user() != last_releasing_) break;
+    if (left > 1) ++next;
+  }
   last_released_ = next->first;
+  last_releasing_ = &next->second->user();
   ReleaseSome(last_released_);
 }
 
@@ -195,16 +207,22 @@ void SessionServer::ResumePaused(roce::TimeNs now) {
   next_resume_ = paused_.empty() ? roce::kNever : now + kResumeNs;
 }
 
-// One part of one request, so that other requests are handled in between.
+// One part of one request, so that other requests are handled in between: the longest waiting one
+// of another user than the last, however many sessions that one has.
 void SessionServer::ContinueOne() {
   if (continuing_.empty()) return;
-  const uint32_t number = continuing_.front();
-  Session* session = Find(number);
-  if (session != nullptr && session->Continue()) {
-    std::rotate(continuing_.begin(), continuing_.begin() + 1, continuing_.end());
-  } else {
-    continuing_.erase(continuing_.begin());
-  }
+  const auto is_others = [this](const Continuing& each) { return each.user != last_continued_; };
+  auto next = std::find_if(continuing_.begin(), continuing_.end(), is_others);
+  if (next == continuing_.end()) next = continuing_.begin();
+  std::rotate(next, next + 1, continuing_.end());
+  const Continuing turn = continuing_.back();
+  last_continued_ = turn.user;
+  Session* session = Find(turn.number);
+  const roce::TimeNs begin = MonotonicNow();
+  const bool has_more = session != nullptr && session->Continue();
+  if (session != nullptr) session->user().loop_share->Charge(MonotonicNow() - begin);
+  // The request of a second try has an entry of its own, behind this one.
+  if (!has_more) continuing_.erase(std::find(continuing_.begin(), continuing_.end(), turn));
 }
 
 roce::TimeNs SessionServer::NextTimeout() const {

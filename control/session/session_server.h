@@ -66,11 +66,19 @@ class SessionServer {
   std::map<uint32_t, std::unique_ptr<Session>> ending_;
   uint32_t last_released_ = 0;
   // Sessions with a long request, in the order of their turns.
-  std::vector<uint32_t> continuing_;
+  struct Continuing {
+    uint32_t number;
+    const User* user;  // to compare only
+    bool operator==(const Continuing&) const = default;
+  };
+  std::vector<Continuing> continuing_;
   // Sessions that wait (services.resume_later), and the time of the next check.
   std::vector<uint32_t> paused_;
   roce::TimeNs next_resume_ = roce::kNever;
   roce::TimeNs next_release_ = 0;  // of what copies do not use any more
+  // Whose turn it was in continuing_ and in ending_; to compare only.
+  const User* last_continued_ = nullptr;
+  const User* last_releasing_ = nullptr;
 };
 
 }  // namespace roci::control
