@@ -2,7 +2,7 @@
 #pragma once
 
 #include "roce/qp.h"
-#include "roce/requester_inl.h"
+#include "roce/requester_packets_inl.h"
 
 namespace roci::roce {
 

@@ -158,6 +158,7 @@ class Requester {
   DropReason HandleReadResponse(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleConfirmation(Host& host, TimeNs now, const Packet& packet);
   DropReason HandleAtomicResponse(Host& host, TimeNs now, const Packet& packet);
+  void FinishHead(Host& host, TimeNs now);
   DropReason HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code);
   DropReason HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code);
   bool AcknowledgeBefore(Host& host, TimeNs now, Psn end);
@@ -184,6 +185,7 @@ class Requester {
   void SkipAcknowledged();
   void NarrowOnce();
 
+  bool TakeLoss(Host& host, QpCounter reason);
   DropReason ImplyNak(Host& host);
   void Retry(Host& host, QpCounter reason);
   void Rewind();

@@ -1,7 +1,6 @@
-// Definitions of Requester: answers, loss recovery, completions. Included by qp_inl.h only.
+// Definitions of Requester: acknowledgements and responses. Included by qp_inl.h only.
 #pragma once
 
-#include <cassert>
 #include <cstring>
 
 #include "roce/headers.h"
@@ -29,44 +28,6 @@ PacketEffects Requester<Host>::HandleResponse(Host& host, TimeNs now, const Pack
   if (held_back_ && !credit_waiting_ && IsDrained()) [[unlikely]]
     AwaitCredit(now);
   return {.reason = reason, .early = awaits_kept_ ? ContinueKept(now) : EarlyAction::kNone};
-}
-
-// An unsolicited ACK with credits repeats the PSN of an earlier answer.
-template <class Host>
-DropReason Requester<Host>::HandleStale(const Packet& packet) {
-  const Aeth aeth = packet.ext.aeth;
-  if (packet.info->operation != Operation::kAcknowledge || packet.info->Has(ExtHeader::kMissing) ||
-      aeth.kind() != AethKind::kAck || aeth.value() == kNoCredits || !TakeCredits(aeth)) {
-    return DropReason::kStaleAcknowledge;
-  }
-  expects_updates_ = true;
-  return DropReason::kNone;
-}
-
-// Credits count from the AETH's MSN. If that is ahead of the requests completed here, the limit
-// comes out too low until their answers arrive. False: the peer gave as much before.
-template <class Host>
-bool Requester<Host>::TakeCredits(Aeth aeth) {
-  if (aeth.value() == kNoCredits) {
-    if (obeys_credits_) [[unlikely]]
-      StopObeying();
-    return false;
-  }
-  if (Distance(Msn(messages_done_), aeth.msn) < 0) return false;  // older than another one
-  const uint32_t limit = receives_done_ + CreditsOf(aeth.value());
-  const uint32_t given = receive_limit_ - (probing_ ? 1 : 0);  // the peer gave none for a probe
-  if (obeys_credits_ && static_cast<int32_t>(limit - given) <= 0) return false;
-  obeys_credits_ = true;
-  receive_limit_ = limit;
-  if (FreeCredits() > 0) StopHolding();
-  probing_ = false;
-  return true;
-}
-
-template <class Host>
-void Requester<Host>::StopObeying() {
-  obeys_credits_ = probing_ = false;
-  StopHolding();
 }
 
 template <class Host>
@@ -189,10 +150,7 @@ DropReason Requester<Host>::HandleConfirmation(Host& host, TimeNs now, const Pac
     FailHead(host, CompletionStatus::kBadResponse);
     return DropReason::kPayloadLength;
   }
-  ++una_;
-  CompleteHead(host, CompletionStatus::kSuccess);
-  CompleteLocals(host);
-  Progress(host, now, 1);
+  FinishHead(host, now);
   return DropReason::kNone;
 }
 
@@ -207,11 +165,17 @@ DropReason Requester<Host>::HandleAtomicResponse(Host& host, TimeNs now, const P
     FailHead(host, CompletionStatus::kLocalProtectionError);
     return DropReason::kMemoryAccess;
   }
+  FinishHead(host, now);
+  return DropReason::kNone;
+}
+
+// The one response to the oldest request has arrived.
+template <class Host>
+void Requester<Host>::FinishHead(Host& host, TimeNs now) {
   ++una_;
   CompleteHead(host, CompletionStatus::kSuccess);
   CompleteLocals(host);
   Progress(host, now, 1);
-  return DropReason::kNone;
 }
 
 // Whether the oldest request is of `work_class`, has not failed, and waits for `psn`.
@@ -230,305 +194,6 @@ bool Requester<Host>::PlaceResponse(Host& host, const SendWqe& wqe, uint32_t off
   return host.ScatterSend(wqe, offset, static_cast<uint32_t>(bytes.size()), segments) ==
              memory::MemoryStatus::kOk &&
          host.Place(segments, bytes) == memory::MemoryStatus::kOk;
-}
-
-// ---- Recovery ----
-
-template <class Host>
-DropReason Requester<Host>::ImplyNak(Host& host) {
-  if (TakeAnswerToProbe()) {
-    host.Count(QpCounter::kImpliedNaks);
-    return DropReason::kOutOfSequence;
-  }
-  if (recovering_ || rnr_waiting_) return DropReason::kOutOfSequence;
-  Retry(host, QpCounter::kImpliedNaks);
-  return DropReason::kOutOfSequence;
-}
-
-// IBTA vol 1, 9.7.5.2: a NAK acknowledges everything before its PSN.
-template <class Host>
-DropReason Requester<Host>::HandleNak(Host& host, TimeNs now, Psn psn, uint8_t code) {
-  if (code != static_cast<uint8_t>(NakCode::kPsnSequenceError)) {
-    FailAt(host, psn, StatusOfNak(code));
-    return DropReason::kNone;
-  }
-  if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
-  if (una_ != psn || context_.error_pending) return DropReason::kNone;
-  if (TakeAnswerToProbe()) {
-    host.Count(QpCounter::kPacketSequenceErrors);
-    return DropReason::kNone;
-  }
-  if (recovering_ || rnr_waiting_) return DropReason::kStaleAcknowledge;
-  Retry(host, QpCounter::kPacketSequenceErrors);
-  return DropReason::kNone;
-}
-
-// IBTA vol 1, 9.7.5.2.8 and 9.9.2.
-template <class Host>
-DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_t timer_code) {
-  if (!AcknowledgeBefore(host, now, psn)) return ImplyNak(host);
-  if (una_ != psn || context_.error_pending) return DropReason::kNone;
-  if (rnr_waiting_) return DropReason::kStaleAcknowledge;
-  host.Count(QpCounter::kRnrNaksReceived);
-  if (context_.attributes.rnr_retry != kRetryForEver) {
-    if (rnr_retries_left_ == 0) {
-      FailHead(host, CompletionStatus::kRnrRetryExceeded);
-      return DropReason::kNone;
-    }
-    --rnr_retries_left_;
-  }
-  // The peer has received the request (deviations.md).
-  retries_left_ = context_.attributes.retry_count;
-  Rewind();
-  rnr_waiting_ = true;
-  recovering_ = true;
-  deadline_ = now + kRnrTimerNs[timer_code];
-  return DropReason::kNone;
-}
-
-template <class Host>
-void Requester<Host>::HandleTimeout(Host& host, TimeNs now) {
-  pacer_.HandleTimeout(now);
-  if (awaits_kept_ && now >= context_.reorder->response_deadline) [[unlikely]] {
-    GiveUpMissing(host, now);
-    return;
-  }
-  if (now < deadline_ || deadline_ == kNever) return;
-  if (rnr_waiting_) {
-    rnr_waiting_ = false;
-    deadline_ = kNever;
-    return;
-  }
-  if (credit_waiting_) {
-    StartProbe();
-    return;
-  }
-  if (context_.adapts) LengthenTimer();
-  const bool is_first = retries_left_ == context_.attributes.retry_count;
-  Retry(host, QpCounter::kAckTimeouts);
-  if (context_.selective && is_first && !context_.error_pending) ProbeTail();
-}
-
-// Goes back to the oldest unacknowledged PSN, if the retry counter allows.
-template <class Host>
-void Requester<Host>::Retry(Host& host, QpCounter reason) {
-  host.Count(reason);
-  if (retries_left_ == 0) {
-    FailHead(host, CompletionStatus::kRetryExceeded);
-    return;
-  }
-  --retries_left_;
-  recovering_ = true;
-  probed_tail_ = false;
-  if (context_.adapts) NarrowWindow();
-  Rewind();
-  deadline_ = kNever;  // armed by the first retransmission
-}
-
-template <class Host>
-void Requester<Host>::Rewind() {
-  send_psn_ = una_;
-  cursor_ = head_;
-  repeating_ = false;
-}
-
-template <class Host>
-void Requester<Host>::ArmTimer(TimeNs now) {
-  const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
-  deadline_ = timeout_ns == kNever ? kNever : now + (timeout_ns << timer_shift_);
-}
-
-// Retransmitting a window into a full queue does not drain it, so the timeout backs off. The IBTA
-// allows one to four times the attribute's time (vol 1, 9.7.6.1.3). Twice is enough where rates
-// adapt as well, and a peer that has gone must be noticed.
-template <class Host>
-void Requester<Host>::LengthenTimer() {
-  constexpr uint8_t kMostShift = 1;
-  if (timer_shift_ < kMostShift) ++timer_shift_;
-}
-
-// Halves the timeout if the answer arrived in the first quarter of it.
-template <class Host>
-void Requester<Host>::ShortenTimer(TimeNs now) {
-  const uint64_t timeout_ns = AckTimeoutNs(context_.attributes.timeout);
-  if (timeout_ns == kNever || deadline_ == kNever || deadline_ < now) return;
-  if (deadline_ - now >= (timeout_ns << timer_shift_) / 4 * 3) --timer_shift_;
-}
-
-// Without ECN, loss is the only sign of a full queue, and go-back-N would keep the queue full: the
-// packets behind the lost one are still in it. Therefore the lost packet is retransmitted alone;
-// its ACK shows that the queue has drained. Then slow start and congestion avoidance as in TCP (RFC
-// 5681): the window doubles up to half of its old size, then grows by one packet per window.
-template <class Host>
-void Requester<Host>::NarrowWindow() {
-  if (window_ > 1) doubling_end_ = window_ / 2;  // 1: the retransmission was lost
-  SetWindow(1);
-  widening_ = 0;
-}
-
-// A narrowed window asks for at least four ACKs per window: the peer reports a loss only when later
-// packets arrive.
-template <class Host>
-void Requester<Host>::SetWindow(uint32_t window) {
-  const QpLimits& limits = context_.config.limits;
-  window_ = window;
-  ack_every_ = limits.ack_every_packets;
-  if (window < limits.window_packets) ack_every_ = std::clamp(window / 2, 1U, ack_every_);
-}
-
-template <class Host>
-void Requester<Host>::WidenWindow(uint32_t packets) {
-  const uint32_t limit = context_.config.limits.window_packets;
-  uint32_t window = window_;
-  if (window < doubling_end_) {
-    window = std::min(window + packets, doubling_end_);
-  } else {
-    for (widening_ += packets; widening_ >= window && window < limit; ++window) {
-      widening_ -= window;
-    }
-  }
-  SetWindow(window);
-}
-
-// ---- Completion ----
-
-template <class Host>
-void Requester<Host>::CompleteHead(Host& host, CompletionStatus status) {
-  const SendRecord& record = At(head_++);
-  messages_done_ += record.packets != 0;
-  receives_done_ += ReceivesOf(record.wqe.opcode);
-  Complete(host, record, status);
-}
-
-template <class Host>
-void Requester<Host>::Complete(Host& host, const SendRecord& record, CompletionStatus status) {
-  const WorkInfo& info = InfoOf(record.wqe.opcode);
-  if (IsAnswered(info.work_class) && record.started) {
-    --rd_atomic_outstanding_;
-    durable_outstanding_ -= IsDurableFlush(record.wqe);
-  }
-  Completion completion{};
-  completion.wr_id = record.wqe.wr_id;
-  completion.slot = record.wqe.slot;
-  if (info.work_class == WorkClass::kRead) completion.byte_length = record.wqe.length;
-  if (info.work_class == WorkClass::kAtomic) completion.byte_length = 8;
-  completion.status = status;
-  completion.opcode = info.completion;
-  completion.signaled =
-      record.wqe.signaled || context_.config.sq_sig_all || status != CompletionStatus::kSuccess;
-  host.CompleteSend(completion);
-}
-
-// A request that fails locally completes after all older requests, which are not affected; no later
-// request is sent.
-template <class Host>
-void Requester<Host>::FailRecord(Host& host, uint32_t index, CompletionStatus status) {
-  SendRecord& record = At(index);
-  record.failed = true;
-  record.local_status = status;
-  if (index == head_) FailHead(host, status);
-}
-
-template <class Host>
-void Requester<Host>::FailHead(Host& host, CompletionStatus status) {
-  assert(head_ != tail_);
-  host.Count(CounterOfFailure(status));
-  host.Count(QpCounter::kReqCqeErrors);
-  CompleteHead(host, status);
-  StopHolding();
-  deadline_ = kNever;
-  rnr_waiting_ = false;
-  (context_.HasSendErrorState() ? context_.send_error_pending : context_.error_pending) = true;
-}
-
-// A fatal NAK: older requests complete, its own request fails. An older READ or atomic without its
-// response completes as flushed: the peer will not send it any more.
-template <class Host>
-void Requester<Host>::FailAt(Host& host, Psn psn, CompletionStatus status) {
-  while (head_ != tail_) {
-    SendRecord& record = At(head_);
-    if (record.failed) {
-      FailHead(host, record.local_status);
-      return;
-    }
-    const Psn end = record.first_psn + record.packets;
-    if (StepsForward(una_, psn) < StepsForward(una_, end)) {
-      FailHead(host, status);
-      return;
-    }
-    una_ = end;
-    const bool unanswered = IsAnswered(InfoOf(record.wqe.opcode).work_class);
-    CompleteHead(host,
-                 unanswered ? CompletionStatus::kWorkRequestFlushed : CompletionStatus::kSuccess);
-  }
-}
-
-template <class Host>
-void Requester<Host>::HandleTransmitFault(Host& host, Psn psn, CompletionStatus status) {
-  for (uint32_t i = head_; i != tail_; ++i) {
-    const SendRecord& record = At(i);
-    if (!InWindow(psn, record.first_psn, record.packets)) continue;
-    // The packet was not sent. Later packets must not be sent either: the peer would see a gap.
-    cursor_ = i;
-    send_psn_ = psn;
-    repeating_ = false;
-    if (!context_.IsReliable()) una_ = sent_end_ = psn;
-    FailRecord(host, i, status);
-    return;
-  }
-}
-
-// Responses arrive in order, so the request in progress is the oldest.
-template <class Host>
-void Requester<Host>::HandlePlaceFault(Host& host) {
-  if (head_ == tail_) return;
-  const SendRecord& record = At(head_);
-  if (!record.started || !IsAnswered(InfoOf(record.wqe.opcode).work_class)) return;
-  FailHead(host, CompletionStatus::kLocalProtectionError);
-}
-
-template <class Host>
-bool Requester<Host>::Flush(Host& host, uint32_t budget) {
-  StopHolding();
-  ForgetKept();
-  deadline_ = kNever;
-  rnr_waiting_ = false;
-  for (; budget != 0; --budget) {
-    if (head_ != tail_) {
-      host.Count(QpCounter::kReqCqeFlushErrors);
-      CompleteHead(host, CompletionStatus::kWorkRequestFlushed);
-      continue;
-    }
-    // It was not in flight and needs no record of the ring.
-    SendRecord record{};
-    CompletionStatus ignored{};
-    if (host.FetchSend(record.wqe, ignored) == FetchResult::kEmpty) break;
-    assert(static_cast<size_t>(record.wqe.opcode) < kWorkOpcodeCount);
-    host.Count(QpCounter::kReqCqeFlushErrors);
-    Complete(host, record, CompletionStatus::kWorkRequestFlushed);
-  }
-  cursor_ = head_;
-  una_ = sent_end_ = next_psn_ = send_psn_;  // for a send queue that returns from SQE to RTS
-  return budget != 0;
-}
-
-template <class Host>
-void Requester<Host>::Describe(RequesterDebug& out) const {
-  out.oldest_unacknowledged = una_;
-  out.next_to_send = send_psn_;
-  out.end_of_sent = sent_end_;
-  out.next_new = next_psn_;
-  out.records = tail_ - head_;
-  out.rd_atomic_outstanding = rd_atomic_outstanding_;
-  out.window = window_;
-  out.retries_left = retries_left_;
-  out.rnr_retries_left = rnr_retries_left_;
-  out.rnr_waiting = rnr_waiting_;
-  out.recovering = recovering_;
-  out.credit_waiting = held_back_;
-  out.obeys_credits = obeys_credits_;
-  out.credits = obeys_credits_ ? FreeCredits() : 0;
-  out.deadline = deadline_;
 }
 
 }  // namespace roci::roce
