@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/judge/constants.h"
+#include "tools/judge/missing_responses.h"
 #include "tools/judge/psn_text.h"
 #include "tools/judge/requests.h"
 #include "tools/judge/responses.h"

@@ -5,9 +5,6 @@
 
 namespace roci::tools::judge {
 
-// Responses were missing, and not asked for again.
-void ReportLosses(Flow& flow, Reporter& out);
-
 void JudgeResponse(const SeenFrame& frame, Flow& flow, Reporter& out);
 
 }  // namespace roci::tools::judge

@@ -1,0 +1,15 @@
+// What responses tell of the requests of their peer: how far these are answered, and how long that
+// took.
+#pragma once
+
+#include "tools/judge/reporter.h"
+
+namespace roci::tools::judge {
+
+// Everything before `end` is answered.
+void Advance(const SeenFrame& frame, Flow& flow, Flow& asked, roce::Psn end, Reporter& out);
+
+// `sent`: the request that `frame` answers, or null.
+void MeasureRtt(const SeenFrame& frame, Flow& asked, const SentRequest* sent);
+
+}  // namespace roci::tools::judge
