@@ -6,6 +6,7 @@
 
 #include "roce/headers.h"
 #include "tools/commands.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
 #include "tools/show/terms.h"
@@ -20,11 +21,6 @@ struct AddrOptions {
   bool json = false;
 };
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "roci: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
 int Change(const char* action, const AddrOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> result =
       AskDaemon(runtime_dir, {{"command", control::kAddressCommand},
@@ -32,7 +28,7 @@ int Change(const char* action, const AddrOptions& options, const std::string& ru
                               {"device", options.device},
                               {"address", options.address},
                               {"vlan", options.vlan}});
-  if (!result.ok()) return Fail(result.status());
+  if (!result.ok()) return PrintFailure(result.status());
   if (const auto index = result->find("index"); index != result->end()) {
     std::printf("%s: %s is GID %s\n", options.device.c_str(), options.address.c_str(),
                 index->dump().c_str());
@@ -56,13 +52,12 @@ nlohmann::json EntriesOf(const nlohmann::json& devices, const std::string& only)
 int Show(const AddrOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> devices =
       AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kDevices));
-  if (!devices.ok()) return Fail(devices.status());
+  if (!devices.ok()) return PrintFailure(devices.status());
   const nlohmann::json entries = EntriesOf(*devices, options.device);
-  if (entries.empty()) return Fail(absl::NotFoundError("there is no device " + options.device));
-  const std::string text =
-      options.json ? entries.dump(2) + "\n" : FormatItems("addresses", entries);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return 0;
+  if (entries.empty())
+    return PrintFailure(absl::NotFoundError("there is no device " + options.device));
+  return PrintAnswer(entries, options.json,
+                     [](const auto& items) { return FormatItems("addresses", items); });
 }
 
 }  // namespace

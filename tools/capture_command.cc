@@ -19,6 +19,7 @@
 #include "tools/commands.h"
 #include "tools/link/block_copy.h"
 #include "tools/link/selection.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 
 namespace roci::tools {
@@ -123,10 +124,7 @@ int Capture(const CaptureOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> request = RequestOf(options, runtime_dir);
   const auto socket = request.ok() ? OpenStream(runtime_dir, *request, options.timeout_s)
                                    : absl::StatusOr<control::UniqueFd>(request.status());
-  if (!socket.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(socket.status().message()).c_str());
-    return 1;
-  }
+  if (!socket.ok()) return PrintFailure(socket.status());
   std::FILE* const file = to_stdout ? stdout : std::fopen(options.file.c_str(), "wb");
   if (file == nullptr) {
     std::fprintf(stderr, "roci: %s: %s\n", options.file.c_str(), std::strerror(errno));

@@ -2,14 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "control/manage/event_table.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 
 namespace roci::tools {
@@ -74,19 +75,11 @@ int Raise(const EventOptions& options, const std::string& runtime_dir) {
   AddNumber(request, "cq", options.cq);
   AddNumber(request, "srq", options.srq);
   AddNumber(request, "pid", options.pid);
-  const absl::StatusOr<nlohmann::json> answer = AskDaemon(runtime_dir, request);
-  if (!answer.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
-    return 1;
-  }
-  if (options.json) {
-    std::printf("%s\n", answer->dump(2).c_str());
-  } else {
-    const uint64_t programs = answer->value("programs", uint64_t{0});
-    std::printf("%s: %s in %llu program%s\n", options.device.c_str(), options.event.c_str(),
-                static_cast<unsigned long long>(programs), programs == 1 ? "" : "s");
-  }
-  return 0;
+  return PrintAnswer(AskDaemon(runtime_dir, request), options.json, [&](const auto& answer) {
+    const uint64_t programs = answer.value("programs", uint64_t{0});
+    return absl::StrCat(options.device, ": ", options.event, " in ", programs, " program",
+                        programs == 1 ? "" : "s", "\n");
+  });
 }
 
 }  // namespace

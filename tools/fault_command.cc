@@ -21,6 +21,7 @@
 #include "tools/decode/capture_file.h"
 #include "tools/decode/gunzip.h"
 #include "tools/link/selection.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
 
@@ -206,16 +207,6 @@ Json FaultOf(const FaultOptions& options) {
   return fault;
 }
 
-int Print(const absl::StatusOr<Json>& answer, bool json) {
-  if (!answer.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
-    return 1;
-  }
-  const std::string text = json ? answer->dump(2) + "\n" : FormatFaults(*answer);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return 0;
-}
-
 int ListFields() {
   for (const roce::PacketField& field : roce::PacketFields()) {
     std::printf("%-20.*s %2u bits\n", static_cast<int>(field.name.size()), field.name.data(),
@@ -240,7 +231,7 @@ int AddFault(const FaultOptions& options, const std::string& runtime_dir) {
   }
   const Json request = {
       {"command", control::kFaultCommand}, {"device", options.device}, {"add", fault}};
-  return Print(AskDaemon(runtime_dir, request), options.json);
+  return PrintAnswer(AskDaemon(runtime_dir, request), options.json, FormatFaults);
 }
 
 int Ask(const FaultOptions& options, const std::string& runtime_dir) {
@@ -250,7 +241,7 @@ int Ask(const FaultOptions& options, const std::string& runtime_dir) {
   } else if (!options.which.empty()) {
     request["remove"] = *ParseNumber(options.which, UINT32_MAX);
   }
-  return Print(AskDaemon(runtime_dir, request), options.json);
+  return PrintAnswer(AskDaemon(runtime_dir, request), options.json, FormatFaults);
 }
 
 void AddKeyOption(CLI::App& command, const control::FaultKey& key, KeyValue& out) {

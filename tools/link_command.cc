@@ -1,13 +1,13 @@
 // roci link down|up|flap: sets the link of a device
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "roce/work.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 
 namespace roci::tools {
@@ -43,17 +43,9 @@ int Set(const char* state, const std::string& lasts, const LinkOptions& options,
   nlohmann::json request = {
       {"command", control::kLinkCommand}, {"device", options.device}, {"state", state}};
   if (!lasts.empty()) request["for_ns"] = *ParseDuration(lasts, kMostNs);
-  const absl::StatusOr<nlohmann::json> answer = AskDaemon(runtime_dir, request);
-  if (!answer.ok()) {
-    std::fprintf(stderr, "roci: %s\n", std::string(answer.status().message()).c_str());
-    return 1;
-  }
-  if (options.json) {
-    std::printf("%s\n", answer->dump(2).c_str());
-  } else {
-    std::printf("%s: link %s\n", options.device.c_str(), answer->value("state", "?").c_str());
-  }
-  return 0;
+  return PrintAnswer(AskDaemon(runtime_dir, request), options.json, [&](const auto& answer) {
+    return options.device + ": link " + answer.value("state", "?") + "\n";
+  });
 }
 
 }  // namespace

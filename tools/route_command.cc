@@ -1,11 +1,11 @@
 // roci route add|del|show: routes of devices, changed while the daemon runs.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "roce/headers.h"
 #include "tools/commands.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
 #include "tools/show/terms.h"
@@ -49,11 +49,6 @@ constexpr char kNetworkHelp[] =
     "E.g. 10.1.0.0/16 or fd00:1::/64; 10.1.2.3: this host only; \"default\": the default route";
 constexpr char kDefaultHelp[] = " (without GATEWAY that of IPv4; ::/0 is that of IPv6)";
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "roci: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
 int Change(const char* action, const RouteOptions& options, const std::string& runtime_dir) {
   nlohmann::json request = {{"command", control::kRouteCommand},
                             {"action", action},
@@ -62,13 +57,13 @@ int Change(const char* action, const RouteOptions& options, const std::string& r
                             {"vlan", options.vlan}};
   if (!options.gateway.empty()) request["gateway"] = options.gateway;
   const absl::StatusOr<nlohmann::json> result = AskDaemon(runtime_dir, request);
-  return result.ok() ? 0 : Fail(result.status());
+  return result.ok() ? 0 : PrintFailure(result.status());
 }
 
 int Show(const RouteOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<nlohmann::json> devices =
       AskDaemon(runtime_dir, ShowRequest(control::ShowKind::kDevices));
-  if (!devices.ok()) return Fail(devices.status());
+  if (!devices.ok()) return PrintFailure(devices.status());
   nlohmann::json routes = nlohmann::json::array();
   bool is_found = options.device.empty();
   for (const nlohmann::json& device : *devices) {
@@ -80,10 +75,9 @@ int Show(const RouteOptions& options, const std::string& runtime_dir) {
       routes.push_back(std::move(route));
     }
   }
-  if (!is_found) return Fail(absl::NotFoundError("there is no device " + options.device));
-  const std::string text = options.json ? routes.dump(2) + "\n" : FormatItems("routes", routes);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return 0;
+  if (!is_found) return PrintFailure(absl::NotFoundError("there is no device " + options.device));
+  return PrintAnswer(routes, options.json,
+                     [](const auto& items) { return FormatItems("routes", items); });
 }
 
 // DEVICE NETWORK via GATEWAY, as of ip-route(8).

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "tools/commands.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 #include "tools/show/tables.h"
 #include "tools/show/terms.h"
@@ -86,9 +87,9 @@ absl::StatusOr<nlohmann::json> Ask(const ShowOptions& options, const std::string
   return later.ok() ? LcoresSince(*items, *std::move(later)) : later;
 }
 
-int Fail(const std::string& message, int exit_status) {
+int FailUsage(const std::string& message) {
   std::fprintf(stderr, "roci: %s\n", message.c_str());
-  return exit_status;
+  return 2;
 }
 
 // The error in the choice of a device; empty: none.
@@ -109,18 +110,16 @@ absl::StatusOr<std::string> FaultOfDevice(const ShowOptions& options,
 
 int Show(const ShowOptions& options, const std::string& runtime_dir) {
   if (!options.device.empty() && options.kind == ShowKind::kLcores) {
-    return Fail("lcores serve all devices; leave '" + options.device + "' out", 2);
+    return FailUsage("lcores serve all devices; leave '" + options.device + "' out");
   }
   const absl::StatusOr<std::string> fault = FaultOfDevice(options, runtime_dir);
-  if (!fault.ok()) return Fail(std::string(fault.status().message()), 1);
-  if (!fault->empty()) return Fail(*fault, 2);
+  if (!fault.ok()) return PrintFailure(fault.status());
+  if (!fault->empty()) return FailUsage(*fault);
   absl::StatusOr<nlohmann::json> items = Ask(options, runtime_dir);
-  if (!items.ok()) return Fail(std::string(items.status().message()), 1);
-  if (!options.device.empty()) items = OfDevice(*std::move(items), options.device);
+  if (items.ok() && !options.device.empty()) items = OfDevice(*std::move(items), options.device);
   const std::string what(control::NameOf(options.kind));
-  const std::string text = options.json ? items->dump(2) + "\n" : FormatItems(what, *items);
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  return 0;
+  return PrintAnswer(items, options.json,
+                     [&](const auto& shown) { return FormatItems(what, shown); });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "roce/work.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
+#include "tools/show/answer_output.h"
 #include "tools/show/manage_client.h"
 #include "tools/top/terminal.h"
 #include "tools/top/view.h"
@@ -164,9 +165,7 @@ int Run(TopOptions& options, const std::string& runtime_dir) {
   const auto order = std::ranges::find(kTopOrderNames, options.order);
   options.view.order = static_cast<TopOrder>(order - std::begin(kTopOrderNames));
   const absl::Status status = Watch(options, runtime_dir);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "roci: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return status.ok() ? 0 : PrintFailure(status);
 }
 
 }  // namespace
