@@ -6,7 +6,7 @@
 
 namespace roci::provider {
 
-/// Descriptors that a migration needs; convert.cc owns them.
+/// Descriptors that a migration needs; conversion_file.cc owns them.
 struct MigrationFiles {
   /// /dev/userfaultfd, used if userfaultfd(2) is not permitted; -1: none.
   int userfaultfd_device;
