@@ -306,6 +306,13 @@ extern "C" int RociCmClose(int fd) {
 
 enum class Installed { kNotTried, kYes, kNo };
 
+// The result of the first `install` that `state` saw.
+template <class Install>
+bool InstallOnce(std::atomic<Installed>& state, Install install) {
+  if (state.load() == Installed::kNotTried) state = install() ? Installed::kYes : Installed::kNo;
+  return state == Installed::kYes;
+}
+
 template <class Function>
 SlotPatch Hook(const char* symbol, Function* replacement, Function** original) {
   return {symbol, reinterpret_cast<void*>(replacement), reinterpret_cast<void**>(original)};
@@ -333,10 +340,7 @@ bool InstallInterceptionInto(const char* soname, const InterceptHandlers& handle
 
 bool InstallInterception(const InterceptHandlers& handlers) {
   static std::atomic<Installed> state{Installed::kNotTried};
-  if (state.load() == Installed::kNotTried) {
-    state = InstallInterceptionInto("libibverbs.so.1", handlers) ? Installed::kYes : Installed::kNo;
-  }
-  return state == Installed::kYes;
+  return InstallOnce(state, [&] { return InstallInterceptionInto("libibverbs.so.1", handlers); });
 }
 
 bool InstallRdmaCmInterceptionInto(const char* soname, const RdmaCmHandlers& handlers) {
@@ -355,11 +359,8 @@ bool InstallRdmaCmInterceptionInto(const char* soname, const RdmaCmHandlers& han
 
 bool InstallRdmaCmInterception(const RdmaCmHandlers& handlers) {
   static std::atomic<Installed> state{Installed::kNotTried};
-  if (state.load() == Installed::kNotTried) {
-    state = InstallRdmaCmInterceptionInto("librdmacm.so.1", handlers) ? Installed::kYes
-                                                                      : Installed::kNo;
-  }
-  return state == Installed::kYes;
+  return InstallOnce(state,
+                     [&] { return InstallRdmaCmInterceptionInto("librdmacm.so.1", handlers); });
 }
 
 bool RegisterFd(int fd, FdKind kind, void* owner) { return AddFd(fd, kind, owner); }
