@@ -41,18 +41,6 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-dataplane::HugePages HugePagesOf(HugepageUse use) {
-  switch (use) {
-    case HugepageUse::kOn:
-      return dataplane::HugePages::kOn;
-    case HugepageUse::kOff:
-      return dataplane::HugePages::kOff;
-    case HugepageUse::kAuto:
-      break;
-  }
-  return dataplane::HugePages::kAuto;
-}
-
 // Whether the port's frame buffers are shared with a device or another process (not only with the
 // kernel).
 bool SharesFrames(const std::string& devargs) {
@@ -165,7 +153,7 @@ absl::Status Daemon::StartDataplane() {
   options.eal.lcores = config_.daemon.lcores;
   options.eal.cpus.assign(config_.daemon.pin.begin(), config_.daemon.pin.end());
   options.eal.memory_mib = config_.daemon.memory_mib;
-  options.eal.hugepages = HugePagesOf(config_.daemon.hugepages);
+  options.eal.hugepages = config_.daemon.hugepages;
   options.eal.telemetry = config_.daemon.telemetry;
   options.eal.extra_arguments = config_.daemon.eal_args;
   for (const DeviceConfig& device : config_.devices) {

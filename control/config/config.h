@@ -16,6 +16,7 @@
 #include "control/loop/log.h"
 #include "control/net/addresses.h"
 #include "control/net/ip_text.h"
+#include "dataplane/base/eal_options.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/thread_priority.h"
 #include "dataplane/types/fairness.h"
@@ -25,8 +26,6 @@
 namespace roci::control {
 
 std::optional<LogLevel> ParseLogLevel(std::string_view name);
-
-enum class HugepageUse : uint8_t { kAuto, kOn, kOff };
 
 // How a device handles packets that arrive out of order.
 enum class ReorderUse : uint8_t {
@@ -43,7 +42,7 @@ inline constexpr uint32_t kMinMtuBytes = 1280;  // the minimum of IPv6 (RFC 8200
 struct DaemonConfig {  // [daemon]
   uint32_t lcores = 1;
   std::vector<uint32_t> pin;  // processor of each lcore; empty: not pinned
-  HugepageUse hugepages = HugepageUse::kAuto;
+  dataplane::HugePages hugepages = dataplane::HugePages::kAuto;
   uint32_t memory_mib = 0;  // 0: computed from devices and lcores
   bool spin = false;        // never sleep
   uint32_t idle_sleep_us = 200;

@@ -13,8 +13,9 @@ constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::kError},
                                           {"notice", LogLevel::kNotice},
                                           {"info", LogLevel::kInfo},
                                           {"debug", LogLevel::kDebug}};
-constexpr Named<HugepageUse> kHugepageUses[] = {
-    {"auto", HugepageUse::kAuto}, {"on", HugepageUse::kOn}, {"off", HugepageUse::kOff}};
+constexpr Named<dataplane::HugePages> kHugePages[] = {{"auto", dataplane::HugePages::kAuto},
+                                                      {"on", dataplane::HugePages::kOn},
+                                                      {"off", dataplane::HugePages::kOff}};
 constexpr Named<dataplane::RealtimeUse> kRealtimeUses[] = {{"auto", dataplane::RealtimeUse::kAuto},
                                                            {"on", dataplane::RealtimeUse::kOn},
                                                            {"off", dataplane::RealtimeUse::kOff}};
@@ -48,9 +49,8 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
   if (!out.pin.empty() && out.pin.size() != out.lcores) {
     reader.Fault("pin", absl::StrCat("needs one processor per lcore, ", out.lcores));
   }
-  reader.Parsed("hugepages", "one of \"auto\", \"on\", \"off\"", [&](const std::string& text) {
-    return Lookup(kHugepageUses, text, out.hugepages);
-  });
+  reader.Parsed("hugepages", "one of \"auto\", \"on\", \"off\"",
+                [&](const std::string& text) { return Lookup(kHugePages, text, out.hugepages); });
   reader.Number("memory_mib", 0, 1 << 20, out.memory_mib);
   reader.Bool("spin", out.spin);
   reader.Number("idle_sleep_us", 0, 1'000'000, out.idle_sleep_us);

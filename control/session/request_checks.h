@@ -24,6 +24,9 @@ RequestCheck CheckAllocListMr;
 RequestCheck CheckAllocSignatureMr;
 
 // request_checks_queues.cc
+RequestCheck CheckQueryPort;
+RequestCheck CheckMulticast;
+RequestCheck CheckOpenQp;
 RequestCheck CheckCreateCq;
 RequestCheck CheckModifyCq;
 RequestCheck CheckResizeCq;

@@ -1,5 +1,4 @@
 // Checks of requests for memory: regions, windows, device memory, lists.
-
 #include <span>
 
 #include "control/loop/errno_status.h"

@@ -1,6 +1,5 @@
 // Checks of requests for queues and what belongs to them: completion queues, queue pairs, receive
 // queues, flow rules, XRC domains, events.
-
 #include <cstring>
 
 #include "control/loop/errno_status.h"
@@ -12,6 +11,10 @@
 
 namespace roci::control {
 namespace {
+
+absl::Status CheckPort(uint32_t port) {
+  return port == 1 ? absl::OkStatus() : Invalid("there is only port 1");
+}
 
 absl::Status CheckEntries(uint32_t entries, uint32_t most) {
   return entries >= 1 && entries <= most ? absl::OkStatus() : Invalid("invalid number of entries");
@@ -38,6 +41,7 @@ absl::Status CheckResizeCq(const void* request, uint32_t, const DeviceLimits& li
   return CheckEntries(static_cast<const roci_abi_resize_cq_request*>(request)->entries,
                       limits.max_cqe);
 }
+
 namespace {
 
 absl::Status CheckQpFlags(const roci_abi_create_qp_request& create) {
@@ -72,10 +76,29 @@ absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& li
   return absl::OkStatus();
 }
 
+absl::Status CheckQueryPort(const void* request, uint32_t, const DeviceLimits&) {
+  return CheckPort(static_cast<const roci_abi_query_port_request*>(request)->port);
+}
+
+absl::Status CheckMulticast(const void* request, uint32_t, const DeviceLimits&) {
+  roce::Gid group;
+  std::memcpy(group.bytes.data(), static_cast<const roci_abi_multicast_request*>(request)->gid,
+              group.bytes.size());
+  return group.IsMulticast() ? absl::OkStatus() : Invalid("not a multicast GID");
+}
+
+absl::Status CheckOpenQp(const void* request, uint32_t, const DeviceLimits&) {
+  const uint32_t type = static_cast<const roci_abi_open_qp_request*>(request)->qp_type;
+  return type == static_cast<uint32_t>(roce::QpType::kXrcRecv)
+             ? absl::OkStatus()
+             : Invalid("only XRC receive queue pairs can be opened");
+}
+
 absl::Status CheckCreateFlow(const void* request, uint32_t, const DeviceLimits&) {
   const auto& create = *static_cast<const roci_abi_create_flow_request*>(request);
   constexpr uint32_t kSniffer = 3;  // the last of enum ibv_flow_attr_type
   constexpr uint32_t kActions = ROCI_ABI_FLOW_DROP | ROCI_ABI_FLOW_COUNT | ROCI_ABI_FLOW_PASS_ON;
+  if (const absl::Status status = CheckPort(create.port); !status.ok()) return status;
   if (create.type > kSniffer) return Invalid("unknown type of flow rule");
   if (create.actions & ~kActions) return Invalid("unknown action of a flow rule");
   if ((create.mask.layers | create.value.layers) & ~roce::kFlowLayers)
@@ -105,6 +128,7 @@ absl::Status CheckCreateRssQp(const void* request, uint32_t, const DeviceLimits&
              ? absl::OkStatus()
              : absl::UnimplementedError("unsupported hash fields");
 }
+
 namespace {
 
 absl::Status CheckSrqSize(uint32_t max_wr, uint32_t max_sge, const DeviceLimits& limits) {

@@ -16,7 +16,7 @@
 #define ROCI_SESSION_COMMANDS(ROW)                                                                                     \
   ROW(HELLO, hello, hello, true, CheckHello, nullptr, Hello)                                                           \
   ROW(QUERY_DEVICE, query_device, query_device, false, nullptr, nullptr, QueryDevice)                                  \
-  ROW(QUERY_PORT, query_port, query_port, false, nullptr, nullptr, QueryPort)                                          \
+  ROW(QUERY_PORT, query_port, query_port, false, CheckQueryPort, nullptr, QueryPort)                                   \
   ROW(ALLOC_PD, plain, handle, false, nullptr, nullptr, AllocPd)                                                       \
   ROW(DEALLOC_PD, handle, plain, false, nullptr, nullptr, DeallocPd)                                                   \
   ROW(REG_MR, reg_mr, reg_mr, true, CheckRegMr, nullptr, RegMr)                                                        \
@@ -34,8 +34,8 @@
   ROW(DESTROY_QP, handle, destroy, false, nullptr, nullptr, DestroyQp)                                                 \
   ROW(CREATE_AH, create_ah, handle, false, nullptr, nullptr, CreateAh)                                                 \
   ROW(DESTROY_AH, handle, plain, false, nullptr, nullptr, DestroyAh)                                                   \
-  ROW(ATTACH_MULTICAST, multicast, plain, false, nullptr, HasMulticast, AttachMulticast)                               \
-  ROW(DETACH_MULTICAST, multicast, plain, false, nullptr, nullptr, DetachMulticast)                                    \
+  ROW(ATTACH_MULTICAST, multicast, plain, false, CheckMulticast, HasMulticast, AttachMulticast)                        \
+  ROW(DETACH_MULTICAST, multicast, plain, false, CheckMulticast, nullptr, DetachMulticast)                             \
   ROW(MODIFY_CQ, modify_cq, plain, false, CheckModifyCq, HasModeration, ModifyCq)                                      \
   ROW(ALLOC_MW, alloc_mw, alloc_mw, false, CheckAllocMw, HasWindows, AllocMw)                                          \
   ROW(DEALLOC_MW, handle, plain, false, nullptr, nullptr, DeallocMw)                                                   \
@@ -58,7 +58,7 @@
   ROW(DESTROY_SRQ, handle, destroy, false, nullptr, nullptr, DestroySrq)                                               \
   ROW(OPEN_XRCD, open_xrcd, handle, true, CheckOpenXrcd, HasXrc, OpenXrcd)                                             \
   ROW(CLOSE_XRCD, handle, plain, false, nullptr, nullptr, CloseXrcd)                                                   \
-  ROW(OPEN_QP, open_qp, open_qp, false, nullptr, nullptr, OpenQp)                                                      \
+  ROW(OPEN_QP, open_qp, open_qp, false, CheckOpenQp, nullptr, OpenQp)                                                  \
   ROW(CREATE_TAG_SRQ, create_tag_srq, create_tag_srq, false, CheckCreateTagSrq, HasTagMatching, CreateTagSrq)          \
   ROW(ALLOC_LIST_MR, alloc_list_mr, alloc_list_mr, false, CheckAllocListMr, nullptr, AllocListMr)                      \
   ROW(FREE_LIST_MR, handle, plain, false, nullptr, nullptr, FreeListMr)                                                \

@@ -141,10 +141,7 @@ absl::Status Session::QueryDevice(const Request&, const FdsPointer&, Reply& repl
   return absl::OkStatus();
 }
 
-absl::Status Session::QueryPort(const Request& request, const FdsPointer&, Reply& reply) {
-  if (request.As<roci_abi_query_port_request>().port != 1) {
-    return absl::InvalidArgumentError("there is only port 1");
-  }
+absl::Status Session::QueryPort(const Request&, const FdsPointer&, Reply& reply) {
   device_->DescribePort(reply.As<roci_abi_query_port_response>());
   return absl::OkStatus();
 }

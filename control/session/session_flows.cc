@@ -35,7 +35,6 @@ FlowRecord::~FlowRecord() {
 absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& create = request.As<roci_abi_create_flow_request>();
   if (!MayUseRawPackets()) return absl::PermissionDeniedError("flow rules need a privilege");
-  if (create.port != 1) return absl::InvalidArgumentError("there is only port 1");
   QpRecord* qp = qps_.Find(create.qp);
   if (qp == nullptr) return absl::NotFoundError("no such queue pair");
   if (qp->type != roce::QpType::kRawPacket || qp->is_work_queue) {

@@ -25,7 +25,6 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
   QpRecord* record = qps_.Find(attach.qp);
   if (record == nullptr) return absl::NotFoundError("no such queue pair");
   const roce::Gid group = GroupOf(attach);
-  if (!group.IsMulticast()) return absl::InvalidArgumentError("not a multicast GID");
   if (record->type != roce::QpType::kUd) {
     return absl::InvalidArgumentError("unsupported for this type of queue pair");
   }

@@ -13,10 +13,7 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
   XrcdRecord record;
   record.share = QuotaShare(quotas_->xrcds, 1);
   if (!record.share.ok()) return LimitReached("XRC domains");
-  FdsPointer file;
-  if (open.has_file != 0) {
-    file = fds;
-  }
+  FdsPointer file = open.has_file != 0 ? fds : nullptr;
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain = device_->xrc_domains().Open(
       device_->dataplane(), shard_->lcore(), std::move(file), open.flags);
   if (!domain.ok()) return domain.status();
@@ -119,9 +116,6 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
 absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& open = request.As<roci_abi_open_qp_request>();
   if (xrcds_.Find(open.xrcd) == nullptr) return absl::NotFoundError("no such XRC domain");
-  if (open.qp_type != static_cast<uint32_t>(roce::QpType::kXrcRecv)) {
-    return absl::InvalidArgumentError("only XRC receive queue pairs can be opened");
-  }
   const absl::StatusOr<uint32_t> handle = OpenTarget(open.xrcd, open.qpn, open.user_handle);
   if (!handle.ok()) return handle.status();
   const roce::QpAttributes attributes =

@@ -97,7 +97,7 @@ port = "net_tap0,iface=x"
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->daemon.lcores, 2u);
   EXPECT_EQ(config->daemon.pin, (std::vector<uint32_t>{3, 5}));
-  EXPECT_EQ(config->daemon.hugepages, HugepageUse::kOff);
+  EXPECT_EQ(config->daemon.hugepages, dataplane::HugePages::kOff);
   EXPECT_EQ(config->daemon.memory_mib, 512u);
   EXPECT_TRUE(config->daemon.spin);
   EXPECT_EQ(config->daemon.idle_sleep_us, 50u);

@@ -316,8 +316,12 @@ TEST(SessionDecoderTest, WhatTheDeviceLacksIsNotSupported) {
   window.type = static_cast<uint32_t>(memory::WindowType::kType1);
   expect_lacking(window, 0, "windows");
   expect_lacking(Head<roci_abi_alloc_dm_request>(ROCI_ABI_ALLOC_DM), 0, "device memory");
-  expect_lacking(Head<roci_abi_multicast_request>(ROCI_ABI_ATTACH_MULTICAST), 0, "multicast");
-  expect_lacking(Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW), 0, "flows");
+  auto group = Head<roci_abi_multicast_request>(ROCI_ABI_ATTACH_MULTICAST);
+  group.gid[0] = 0xFF;
+  expect_lacking(group, 0, "multicast");
+  auto flow = Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW);
+  flow.port = 1;
+  expect_lacking(flow, 0, "flows");
   expect_lacking(Head<roci_abi_create_queue_table_request>(ROCI_ABI_CREATE_QUEUE_TABLE), 0, "RSS");
   expect_lacking(Head<roci_abi_open_xrcd_request>(ROCI_ABI_OPEN_XRCD), 0, "XRC");
   expect_lacking(Head<roci_abi_modify_cq_request>(ROCI_ABI_MODIFY_CQ), 0, "moderation");
@@ -467,6 +471,28 @@ TEST(SessionDecoderTest, FlowRules) {
               f.actions = ROCI_ABI_FLOW_PASS_ON;
             }),
             EINVAL);
+}
+
+TEST(SessionDecoderTest, PortsGroupsAndTypesMustExist) {
+  auto port = Head<roci_abi_query_port_request>(ROCI_ABI_QUERY_PORT);
+  EXPECT_EQ(Decode(port), EINVAL);
+  port.port = 1;
+  EXPECT_EQ(Decode(port), 0);
+  auto flow = Head<roci_abi_create_flow_request>(ROCI_ABI_CREATE_FLOW);
+  flow.port = 2;
+  EXPECT_EQ(Decode(flow), EINVAL);
+  auto open = Head<roci_abi_open_qp_request>(ROCI_ABI_OPEN_QP);
+  open.qp_type = static_cast<uint32_t>(roce::QpType::kRc);
+  EXPECT_EQ(Decode(open), EINVAL);
+  open.qp_type = static_cast<uint32_t>(roce::QpType::kXrcRecv);
+  EXPECT_EQ(Decode(open), 0);
+  for (const uint32_t command : {ROCI_ABI_ATTACH_MULTICAST, ROCI_ABI_DETACH_MULTICAST}) {
+    auto group = Head<roci_abi_multicast_request>(command);
+    group.gid[0] = 0xFE;
+    EXPECT_EQ(Decode(group), EINVAL);
+    group.gid[0] = 0xFF;
+    EXPECT_EQ(Decode(group), 0);
+  }
 }
 
 TEST(SessionDecoderTest, ReceiveSideScaling) {
