@@ -36,10 +36,15 @@ inline void StoreBe(std::byte* p, T v) {
 
 inline constexpr uint16_t kEtherTypeIpv4 = 0x0800;
 inline constexpr uint16_t kEtherTypeIpv6 = 0x86DD;
+inline constexpr uint16_t kEtherTypeArp = 0x0806;
 inline constexpr uint16_t kEtherTypeVlan = 0x8100;
 inline constexpr uint16_t kEtherTypeProviderVlan = 0x88A8;  // outer tag of two (802.1ad)
 inline constexpr uint16_t kEtherTypeOldVlanStack = 0x9100;  // the same before 802.1ad
 inline constexpr uint8_t kIpProtocolUdp = 17;
+inline constexpr uint8_t kIpProtocolIcmpv6 = 58;
+// Types of ICMPv6 (RFC 4861, 4.3, 4.4).
+inline constexpr uint8_t kNdSolicitation = 135;
+inline constexpr uint8_t kNdAdvertisement = 136;
 inline constexpr uint8_t kDefaultHopLimit =
     64;  // of IPv4 (as TTL) and IPv6 (RFC 1700, IP Parameters)
 inline constexpr uint16_t kRoceUdpPort = 4791;  // IBTA vol 1, A17.4.3

@@ -97,6 +97,8 @@ class Key {
 
 struct Mac {
   std::array<uint8_t, 6> bytes{};
+  // Multicast or broadcast (IEEE 802, the I/G bit).
+  constexpr bool IsGroup() const { return (bytes[0] & 1) != 0; }
   friend constexpr bool operator==(const Mac&, const Mac&) = default;
 };
 

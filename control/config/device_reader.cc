@@ -240,7 +240,7 @@ void ReadDevice(TomlReader& reader, DeviceConfig& out) {
   reader.Parsed("mac", "a unicast MAC address like \"02:72:6f:63:69:00\"",
                 [&](const std::string& text) {
                   out.mac = ParseMac(text);
-                  return out.mac && *out.mac != roce::Mac{} && (out.mac->bytes[0] & 1) == 0;
+                  return out.mac && *out.mac != roce::Mac{} && !out.mac->IsGroup();
                 });
   ReadNetwork(reader, out);
   ReadVlans(reader, out);

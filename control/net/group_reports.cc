@@ -68,7 +68,7 @@ uint16_t Checksum(std::span<const std::byte> bytes, uint64_t sum = 0) {
 }
 
 uint64_t PseudoHeader(const Gid& source, const Gid& destination, size_t bytes) {
-  uint64_t sum = bytes + kIpProtocolIcmpv6;
+  uint64_t sum = bytes + roce::kIpProtocolIcmpv6;
   for (size_t i = 0; i < 16; i += 2) {
     sum += static_cast<uint64_t>(source.bytes[i] << 8 | source.bytes[i + 1]);
     sum += static_cast<uint64_t>(destination.bytes[i] << 8 | destination.bytes[i + 1]);
@@ -114,7 +114,7 @@ Frame BuildMld(const roce::Mac& source_mac, const Gid& source, const Gid& destin
   header.Store(ip);
   std::byte* options = ip + roce::Ipv6Header::kBytes;
   // Router alert for MLD, and two bytes of padding.
-  constexpr uint8_t kOptions[kHopByHopBytes] = {kIpProtocolIcmpv6, 0, 5, 2, 0, 0, 1, 0};
+  constexpr uint8_t kOptions[kHopByHopBytes] = {roce::kIpProtocolIcmpv6, 0, 5, 2, 0, 0, 1, 0};
   std::memcpy(options, kOptions, sizeof(kOptions));
   std::byte* mld = options + kHopByHopBytes;
   mld[0] = std::byte{type};
@@ -174,7 +174,7 @@ std::optional<SlowPathReason> FindMld(std::span<const std::byte> ip,
   const roce::Ipv6Header header = roce::Ipv6Header::Load(ip.data());
   if (header.next_header != kIpProtocolHopByHop) return kIsOther;
   const std::byte* options = ip.data() + roce::Ipv6Header::kBytes;
-  if (options[0] != std::byte{kIpProtocolIcmpv6}) return kIsOther;
+  if (options[0] != std::byte{roce::kIpProtocolIcmpv6}) return kIsOther;
   const size_t skip = (std::to_integer<size_t>(options[1]) + 1) * 8;
   if (header.payload_length > ip.size() - roce::Ipv6Header::kBytes ||
       skip + kMldBytes > header.payload_length) {

@@ -47,7 +47,7 @@ uint64_t SumWords(std::span<const std::byte> bytes) {
 // RFC 8200, 8.1.
 uint64_t SumPseudoHeader(const roce::Gid& source, const roce::Gid& destination, size_t length) {
   return SumWords(std::as_bytes(std::span(source.bytes))) +
-         SumWords(std::as_bytes(std::span(destination.bytes))) + length + kIpProtocolIcmpv6;
+         SumWords(std::as_bytes(std::span(destination.bytes))) + length + roce::kIpProtocolIcmpv6;
 }
 
 uint16_t Fold(uint64_t sum) { return roce::FoldOnesComplement(sum); }
@@ -101,7 +101,7 @@ Frame StartIcmp(const roce::Mac& destination_mac, const roce::Mac& source_mac,
   if (ipv6) {
     Ipv6Header header;
     header.payload_length = static_cast<uint16_t>(icmp_bytes);
-    header.next_header = kIpProtocolIcmpv6;
+    header.next_header = roce::kIpProtocolIcmpv6;
     header.hop_limit = hop_limit;
     header.src = source.ToIpv6();
     header.dst = destination.ToIpv6();
@@ -165,7 +165,7 @@ std::optional<ArpMessage> ParseArp(std::span<const std::byte> bytes) {
 
 Frame BuildArp(const roce::Mac& destination, const ArpMessage& message) {
   Frame frame(roce::kMinFrameBytes);
-  EthernetHeader{destination, message.sender_mac, kEtherTypeArp}.Store(frame.data());
+  EthernetHeader{destination, message.sender_mac, roce::kEtherTypeArp}.Store(frame.data());
   std::byte* p = frame.data() + EthernetHeader::kBytes;
   StoreBe<uint16_t>(p, kArpHardwareEthernet);
   StoreBe<uint16_t>(p + kArpProtocol, roce::kEtherTypeIpv4);
@@ -184,7 +184,8 @@ SlowPathReason ParseIcmp(std::span<const std::byte> bytes, bool ipv6, IcmpPacket
   const SlowPathReason reason =
       ipv6 ? ParseIpv6(bytes, out, protocol) : ParseIpv4(bytes, out, protocol);
   if (reason != SlowPathReason::kHandled) return reason;
-  if (protocol != (ipv6 ? kIpProtocolIcmpv6 : kIpProtocolIcmp)) return SlowPathReason::kIpProtocol;
+  if (protocol != (ipv6 ? roce::kIpProtocolIcmpv6 : kIpProtocolIcmp))
+    return SlowPathReason::kIpProtocol;
   if (out.bytes.size() < kIcmpHeaderBytes) return SlowPathReason::kIcmpMalformed;
   uint64_t sum = SumWords(out.bytes);
   if (ipv6) sum += SumPseudoHeader(out.source, out.destination, out.bytes.size());
@@ -199,7 +200,7 @@ std::optional<NdMessage> ParseNd(const IcmpPacket& packet) {
     return std::nullopt;
   }
   NdMessage message;
-  message.is_solicitation = packet.type == kNdSolicitation;
+  message.is_solicitation = packet.type == roce::kNdSolicitation;
   message.source = packet.source;
   message.destination = packet.destination;
   std::memcpy(message.target.bytes.data(), packet.bytes.data() + kNdTarget, sizeof(message.target));
@@ -227,7 +228,7 @@ Frame BuildNd(const roce::Mac& destination, const roce::Mac& source, const NdMes
   Frame frame = StartIcmp(destination, source, message.source, message.destination, kNdHopLimit,
                           icmp_bytes, offset);
   std::byte* p = frame.data() + offset;
-  p[0] = std::byte{message.is_solicitation ? kNdSolicitation : kNdAdvertisement};
+  p[0] = std::byte{message.is_solicitation ? roce::kNdSolicitation : roce::kNdAdvertisement};
   StoreBe<uint32_t>(p + kNdFlags, (message.solicited ? kNdSolicitedFlag : 0) |
                                       (message.override_entry ? kNdOverrideFlag : 0));
   std::memcpy(p + kNdTarget, message.target.bytes.data(), sizeof(message.target));

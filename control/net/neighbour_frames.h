@@ -49,9 +49,7 @@ inline constexpr std::array kSlowPathReasonNames = {
 #undef ROCI_SLOW_PATH_NAME
 };
 
-inline constexpr uint16_t kEtherTypeArp = 0x0806;
 inline constexpr uint8_t kIpProtocolIcmp = 1;
-inline constexpr uint8_t kIpProtocolIcmpv6 = 58;
 inline constexpr roce::Mac kBroadcastMac{{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}};
 
 // RFC 826, for Ethernet and IPv4.
@@ -96,8 +94,6 @@ inline constexpr uint8_t kIcmpEchoReply = 0;
 inline constexpr uint8_t kIcmpEchoRequest = 8;
 inline constexpr uint8_t kIcmpv6EchoRequest = 128;
 inline constexpr uint8_t kIcmpv6EchoReply = 129;
-inline constexpr uint8_t kNdSolicitation = 135;
-inline constexpr uint8_t kNdAdvertisement = 136;
 
 // The reply to an echo request, from the request's destination to its source.
 Frame BuildEchoReply(const roce::Mac& destination, const roce::Mac& source,

@@ -9,8 +9,6 @@ namespace {
 
 using roce::TimeNs;
 
-bool IsGroup(const roce::Mac& mac) { return mac.bytes[0] & 1; }
-
 const roce::Gid& AllNodes() {
   static const roce::Gid gid{{0xFF, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
   return gid;
@@ -129,7 +127,7 @@ void Neighbours::DropResolved() {
 }
 
 bool Neighbours::CanBeSender(const roce::Mac& mac) const {
-  return !IsGroup(mac) && mac != addresses_.mac();
+  return !mac.IsGroup() && mac != addresses_.mac();
 }
 
 SlowPathReason Neighbours::HandleFrame(TimeNs now, std::span<const std::byte> frame, Send send) {
@@ -141,13 +139,13 @@ SlowPathReason Neighbours::HandleFrame(TimeNs now, std::span<const std::byte> fr
 SlowPathReason Neighbours::Dispatch(TimeNs now, std::span<const std::byte> frame, Send send) {
   LinkHeader link;
   if (!ParseLinkHeader(frame, link)) return SlowPathReason::kTruncated;
-  if (link.ethernet.dst != addresses_.mac() && !IsGroup(link.ethernet.dst)) {
+  if (link.ethernet.dst != addresses_.mac() && !link.ethernet.dst.IsGroup()) {
     return SlowPathReason::kOtherDestination;
   }
   if (!CanBeSender(link.ethernet.src)) return SlowPathReason::kOtherDestination;
   if (!addresses_.HasVlan(link.vlan)) return SlowPathReason::kVlanNotOurs;
   switch (link.ethernet.ether_type) {
-    case kEtherTypeArp:
+    case roce::kEtherTypeArp:
       return HandleArp(now, link, send);
     case roce::kEtherTypeIpv4:
       return HandleIcmp(now, link, false, send);
@@ -183,7 +181,7 @@ SlowPathReason Neighbours::HandleIcmp(TimeNs now, const LinkHeader& link, bool i
   IcmpPacket packet;
   const SlowPathReason reason = ParseIcmp(link.payload, ipv6, packet);
   if (reason != SlowPathReason::kHandled) return reason;
-  if (ipv6 && (packet.type == kNdSolicitation || packet.type == kNdAdvertisement)) {
+  if (ipv6 && (packet.type == roce::kNdSolicitation || packet.type == roce::kNdAdvertisement)) {
     return HandleNd(now, link, packet, send);
   }
   if (!addresses_.IsOwn({packet.destination, link.vlan})) return SlowPathReason::kIpNotForUs;

@@ -43,7 +43,7 @@ class FlowTable {
       }
       if (trapped) return true;
     }
-    const bool is_multicast = (key.dst_mac.bytes[0] & 1) != 0;
+    const bool is_multicast = key.dst_mac.IsGroup();
     const std::vector<FlowRule*>& rest =
         is_multicast && !multicast_default_.empty() ? multicast_default_ : all_default_;
     for (FlowRule* rule : rest) take(*rule);

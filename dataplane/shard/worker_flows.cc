@@ -18,10 +18,8 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
 
 // Address resolution of the device: one program's rule must not cut off the other programs.
 bool IsNeighbourTraffic(const roce::FlowKey& key) {
-  constexpr uint16_t kArp = 0x0806;
-  constexpr uint8_t kIcmpv6 = 58;
-  return key.ether_type == __builtin_bswap16(kArp) ||
-         ((key.layers & roce::kFlowLayerIpv6) != 0 && key.protocol == kIcmpv6);
+  return key.ether_type == __builtin_bswap16(roce::kEtherTypeArp) ||
+         ((key.layers & roce::kFlowLayerIpv6) != 0 && key.protocol == roce::kIpProtocolIcmpv6);
 }
 
 // Describes a frame as a packet for the batch of copies. If it cannot be placed, no NAK is sent.

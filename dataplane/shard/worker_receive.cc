@@ -19,13 +19,11 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
   return {rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len};
 }
 
-bool IsGroup(const roce::Mac& mac) { return (mac.bytes[0] & 1) != 0; }
-
 // The address check beyond that of the queue pair: ports may deliver frames of other stations, and
 // datagrams must have one of the device's addresses.
 DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
                               const roce::Packet& packet) {
-  if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !IsGroup(packet.dst_mac)) {
+  if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !packet.dst_mac.IsGroup()) {
     return DropReason::kAddress;
   }
   if (qp.type() != roce::QpType::kUd || lane.local_addresses().empty()) return DropReason::kNone;
@@ -49,10 +47,7 @@ bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
 
 // Of a frame that is not RoCE. At most one VLAN tag, as in all frames that control/ handles.
 SlowPathKind KindOf(const rte_mbuf* frame) {
-  constexpr uint16_t kArp = 0x0806;
-  constexpr uint8_t kIcmpv6 = 58;
-  constexpr std::byte kSolicitation{135}, kAdvertisement{136};  // RFC 4861, 4.3, 4.4
-  constexpr size_t kTypeAt = roce::Ipv6Header::kBytes;          // of ICMPv6
+  constexpr size_t kTypeAt = roce::Ipv6Header::kBytes;  // of ICMPv6
   std::span<const std::byte> rest = BytesOf(frame);
   if (rest.size() < roce::EthernetHeader::kBytes) return SlowPathKind::kOthers;
   uint16_t type = roce::EthernetHeader::Load(rest.data()).ether_type;
@@ -61,10 +56,11 @@ SlowPathKind KindOf(const rte_mbuf* frame) {
     type = roce::VlanTag::Load(rest.data()).ether_type;
     rest = rest.subspan(roce::VlanTag::kBytes);
   }
-  if (type == kArp) return SlowPathKind::kNeighbours;
+  if (type == roce::kEtherTypeArp) return SlowPathKind::kNeighbours;
   const bool is_icmpv6 = type == roce::kEtherTypeIpv6 && rest.size() > kTypeAt &&
-                         roce::Ipv6Header::Load(rest.data()).next_header == kIcmpv6;
-  return is_icmpv6 && (rest[kTypeAt] == kSolicitation || rest[kTypeAt] == kAdvertisement)
+                         roce::Ipv6Header::Load(rest.data()).next_header == roce::kIpProtocolIcmpv6;
+  return is_icmpv6 && (rest[kTypeAt] == std::byte{roce::kNdSolicitation} ||
+                       rest[kTypeAt] == std::byte{roce::kNdAdvertisement})
              ? SlowPathKind::kNeighbours
              : SlowPathKind::kOthers;
 }

@@ -41,7 +41,7 @@ void CheckAnswer(const Frame& answer, size_t asked_bytes) {
   CHECK(ethernet.src == kMac);
   CHECK(ethernet.dst != kMac);
   const std::span<const std::byte> rest = link.payload;
-  if (ethernet.ether_type == kEtherTypeArp) {
+  if (ethernet.ether_type == roce::kEtherTypeArp) {
     CHECK(ParseArp(rest).has_value());
     return;
   }
@@ -49,7 +49,7 @@ void CheckAnswer(const Frame& answer, size_t asked_bytes) {
   const bool ipv6 = ethernet.ether_type == roce::kEtherTypeIpv6;
   CHECK(ParseIcmp(rest, ipv6, packet) == SlowPathReason::kHandled);
   CHECK(Addresses().IsOwn({packet.source, link.vlan}));
-  if (packet.type == kNdAdvertisement && ipv6) CHECK(ParseNd(packet).has_value());
+  if (packet.type == roce::kNdAdvertisement && ipv6) CHECK(ParseNd(packet).has_value());
 }
 
 }  // namespace

@@ -36,8 +36,7 @@ bool OwnCopies::IsCopy(const CaptureRecord& record, uint32_t interface) {
     return IsKnown(source) && TakeSent(HashOf(record, interface));
   }
   if (!IsKnown(source) && senders_.size() < kMostSenders) senders_.insert(source);
-  const bool may_return =
-      (header.dst.bytes[0] & 1) != 0 || IsKnown({interface, NumberOf(header.dst)});
+  const bool may_return = header.dst.IsGroup() || IsKnown({interface, NumberOf(header.dst)});
   if (may_return) NoteSent(HashOf(record, interface));
   return false;
 }
