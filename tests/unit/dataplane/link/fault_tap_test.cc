@@ -34,21 +34,24 @@ TEST_F(FaultTapTest, DropsDuplicatesDelaysAndCuts) {
   EXPECT_EQ(Send({0, 1, 2}), Psns{});
 }
 
-TEST_F(FaultTapTest, ExactlySoManyPacketsOvertake) {
+// Packet 1 is overtaken by `packets`.
+FaultSettings Overtaken(uint32_t packets) {
   FaultSettings settings;
   settings.match.psn = 1;
+  settings.actions.overtaken_by = packets;
+  return settings;
+}
+
+TEST_F(FaultTapTest, ExactlySoManyPacketsOvertake) {
+  FaultSettings settings = Overtaken(3);
   settings.match.when.times = 1;
-  settings.actions.overtaken_by = 3;
   Use(settings);
   EXPECT_EQ(Send({0, 1, 2, 3, 4, 5, 6}), (Psns{0, 2, 3, 4, 1, 5, 6}));
   EXPECT_EQ(Send({7, 8}), (Psns{7, 8}));
 }
 
 TEST_F(FaultTapTest, PacketsOvertakeAcrossBursts) {
-  FaultSettings settings;
-  settings.match.psn = 1;
-  settings.actions.overtaken_by = 3;
-  Use(settings);
+  Use(Overtaken(3));
   EXPECT_EQ(Send({0, 1}), Psns{0});
   EXPECT_EQ(Send({2, 3}), (Psns{2, 3}));
   EXPECT_EQ(Send({4, 5}), (Psns{4, 1, 5}));
@@ -56,10 +59,7 @@ TEST_F(FaultTapTest, PacketsOvertakeAcrossBursts) {
 }
 
 TEST_F(FaultTapTest, APacketThatNothingOvertakesGoesOnInTheEnd) {
-  FaultSettings settings;
-  settings.match.psn = 1;
-  settings.actions.overtaken_by = 3;
-  Use(settings);
+  Use(Overtaken(3));
   EXPECT_EQ(Send({1, 2}), Psns{2});
   EXPECT_EQ(tap_.next_due(), dataplane::OvertakenFrames::kMostNs);
   now_ns_ = dataplane::OvertakenFrames::kMostNs;
@@ -74,10 +74,7 @@ TEST_F(FaultTapTest, PacketsThatAreDelayedOvertakeToo) {
   delay.delay_ns = 10;
   dataplane::Impairment rule(delay, 0);
   tap_.AddRule(kShard, delay.direction, rule);
-  FaultSettings settings;
-  settings.match.psn = 1;
-  settings.actions.overtaken_by = 2;
-  Use(settings);
+  Use(Overtaken(2));
   EXPECT_EQ(Send({0, 1, 2, 3, 4}), Psns{});
   now_ns_ = 10;
   EXPECT_EQ(Send({}), (Psns{0, 2, 3, 1, 4}));
