@@ -6,6 +6,7 @@ Utilisation and fairness of a bottleneck depend on the machine's load: tools/ben
 
 Usage: congestion_test.py ROCI ROCID PLUGIN [unittest arguments]
 """
+import contextlib
 import json
 import os
 import signal
@@ -150,9 +151,10 @@ class CongestionTest(unittest.TestCase):
             self.assertEqual(pair.result(), '', kind)
             self.assertGreater(self.transport(CLIENT, 'rp_cnp_handled'), before, kind)
 
-    def test_frames_on_the_wire(self):
-        self.start(ON)
-        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+    @contextlib.contextmanager
+    def capture(self):
+        """A list that holds the decoded frames of the client's device after the block."""
+        frames = []
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, 'both.pcapng')
             capture = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', CLIENT, '-w', path],
@@ -160,14 +162,20 @@ class CongestionTest(unittest.TestCase):
             self.addCleanup(capture.stderr.close)
             self.addCleanup(capture.kill)
             self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
+            yield frames
+            capture.send_signal(signal.SIGINT)
+            capture.communicate(timeout=LIMIT_S)
+            frames += self.decoded(path)
+
+    def test_frames_on_the_wire(self):
+        self.start(ON)
+        self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
+        with self.capture() as frames:
             # DSCP 26; the program cannot choose the ECN bits.
             pair = self.start_pair('ib_write_lat', '-x', '1', '-F', '-n', '50', '-s', '64', '--tclass', '107', '-u', '18')
             self.assertEqual(pair.result(), '')
             pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', '1', '-F', '-n', '10', '-s', '64', '--tclass', '104')
             self.assertEqual(pair.result(), '')
-            capture.send_signal(signal.SIGINT)
-            capture.communicate(timeout=LIMIT_S)
-            frames = self.decoded(path)
         kinds = {}
         for frame in frames:
             if 'bth' in frame:
@@ -184,20 +192,12 @@ class CongestionTest(unittest.TestCase):
     def test_marked_datagrams_are_answered_to_their_sources(self):
         self.start(ON)
         self.roci('impair', SERVER, *MARK_REQUESTS, '100%')
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, 'both.pcapng')
-            capture = subprocess.Popen([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, 'capture', CLIENT, '-w', path],
-                                       stderr=subprocess.PIPE, text=True)
-            self.addCleanup(capture.stderr.close)
-            self.addCleanup(capture.kill)
-            self.assertTrue(await_(lambda: os.path.exists(path) and os.path.getsize(path) > 0))
+        with self.capture() as frames:
             for gid in ('1', '2'):
                 # ECN-capable; for datagrams the program chooses the bits.
                 pair = self.start_pair('ib_send_lat', '-c', 'UD', '-x', gid, '-F', '-n', '50', '-s', '64', '--tclass', '106')
                 self.assertEqual(pair.result(), '')
-            capture.send_signal(signal.SIGINT)
-            capture.communicate(timeout=LIMIT_S)
-            frames = [frame for frame in self.decoded(path) if 'bth' in frame]
+        frames = [frame for frame in frames if 'bth' in frame]
         for family in ('ipv4', 'ipv6'):
             sent = [frame for frame in frames if frame['bth']['name'] == 'UD_SEND_ONLY' and family in frame and
                     frame['eth']['src'] == self.counters(CLIENT)['mac']]
