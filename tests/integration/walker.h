@@ -89,6 +89,7 @@ class Walker {
   void DropEnd();
   void FailEnd();
   void ResetEnd();
+  void BackToReset(WalkEnd* end);
   void LoseMemory();
   void PostRecvs();
   void PollAny();

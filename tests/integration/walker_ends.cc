@@ -77,17 +77,21 @@ void Walker::Disturb(WalkEnd* end) {
   if (end->peer != nullptr) end->peer->disturbed = true;
 }
 
+void Walker::BackToReset(WalkEnd* end) {
+  if (end->peer != nullptr) {
+    Disturb(end);
+    Disconnect(end);
+  }
+  Drain(end);
+  DropWindow(end);
+  Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
+  end->Forget();
+}
+
 // Both restart from RESET.
 void Walker::Connect(WalkEnd* a, WalkEnd* b) {
   for (WalkEnd* end : {a, b}) {
-    if (end->peer != nullptr) {
-      Disturb(end);
-      Disconnect(end);
-    }
-    Drain(end);
-    DropWindow(end);
-    Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
-    end->Forget();
+    BackToReset(end);
     // Far from all other PSNs: an old peer may continue to send to this QP, and its packets must
     // not be accepted.
     end->psn = static_cast<uint32_t>(random_.Below(1u << 24));
@@ -151,14 +155,7 @@ void Walker::FailEnd() {
 void Walker::ResetEnd() {
   WalkEnd* end = Any(ends_);
   if (end == nullptr) return;
-  if (end->peer != nullptr) {
-    Disturb(end);
-    Disconnect(end);
-  }
-  Drain(end);
-  DropWindow(end);
-  Expect(end->ToState(IBV_QPS_RESET) == 0, "to RESET");
-  end->Forget();
+  BackToReset(end);
   Expect(end->QueryState() == IBV_QPS_RESET, "in RESET");
   if (end->type == IBV_QPT_XRC_RECV) return;
   ibv_send_wr wr = {};
