@@ -2,15 +2,12 @@
 
 #include <arpa/inet.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace roci::testing {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void Require(bool condition, const char* what) {
   if (condition) return;
@@ -103,39 +100,6 @@ int DatagramEndpoint::PostSend(ibv_ah* ah, uint32_t remote_qpn, ibv_sge sge, uin
   wr.wr.ud.remote_qkey = qkey;
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp, &wr, &bad);
-}
-
-int DatagramEndpoint::PostRecv(ibv_sge sge, uint64_t wr_id) {
-  ibv_recv_wr wr = {};
-  wr.wr_id = wr_id;
-  wr.sg_list = &sge;
-  wr.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(qp, &wr, &bad);
-}
-
-ibv_wc DatagramEndpoint::WaitOn(ibv_cq* cq) {
-  ibv_wc wc = {};
-  const auto end = Clock::now() + std::chrono::milliseconds(kPatience_ms);
-  do {
-    const int polled = ibv_poll_cq(cq, 1, &wc);
-    if (polled == 1) return wc;
-    EXPECT_EQ(polled, 0);
-    if (polled < 0) break;
-  } while (Clock::now() < end);
-  ADD_FAILURE() << "no completion";
-  wc.status = IBV_WC_GENERAL_ERR;
-  wc.wr_id = ~uint64_t{0};
-  return wc;
-}
-
-bool DatagramEndpoint::IsQuiet(int ms) {
-  const auto end = Clock::now() + std::chrono::milliseconds(ms);
-  ibv_wc wc;
-  do {
-    if (ibv_poll_cq(cq, 1, &wc) != 0) return false;
-  } while (Clock::now() < end);
-  return true;
 }
 
 }  // namespace roci::testing

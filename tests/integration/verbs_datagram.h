@@ -31,10 +31,9 @@ class DatagramEndpoint {
   ibv_ah* CreateAh(const ibv_gid& destination, uint8_t sgid_index);
   int PostSend(ibv_ah* ah, uint32_t remote_qpn, ibv_sge sge, uint32_t qkey = kQkey,
                uint64_t wr_id = 1);
-  int PostRecv(ibv_sge sge, uint64_t wr_id = 2);
-  ibv_wc Wait() { return WaitOn(cq); }
-  static ibv_wc WaitOn(ibv_cq* cq);
-  bool IsQuiet(int ms);
+  int PostRecv(ibv_sge sge, uint64_t wr_id = 2) { return PostReceive(qp, sge, wr_id); }
+  ibv_wc Wait() { return WaitForCompletion(cq); }
+  bool IsQuiet(int ms) { return testing::IsQuiet(cq, ms); }
 
   OpenDevice& device;
   ibv_cq* cq = nullptr;

@@ -210,17 +210,9 @@ TEST(VerbsThreadDomain, ItsObjectsWork) {
 TEST(VerbsExtendedCq, DropsCompletionsBeyondItsSizeIfAllowed) {
   Endpoint near(DeviceZero());
   Endpoint far(DeviceOne());
-  ASSERT_EQ(ibv_destroy_qp(near.qp), 0);
-  ASSERT_EQ(ibv_destroy_cq(near.cq), 0);
   ibv_cq_ex* cq = MakeCq(DeviceZero().context, nullptr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, 4);
   ASSERT_NE(cq, nullptr) << strerror(errno);
-  near.cq = ibv_cq_ex_to_cq(cq);
-  ibv_qp_init_attr init = {};
-  init.send_cq = init.recv_cq = near.cq;
-  init.cap = near.cap;
-  init.qp_type = IBV_QPT_RC;
-  near.qp = ibv_create_qp(DeviceZero().pd, &init);
-  ASSERT_NE(near.qp, nullptr);
+  ASSERT_TRUE(near.ReplaceCq(ibv_cq_ex_to_cq(cq)));
   ASSERT_EQ(near.Connect(far), 0);
   ASSERT_EQ(far.Connect(near), 0);
   Buffer here(DeviceZero(), 4096, 1);
@@ -255,20 +247,12 @@ uint64_t Now(clockid_t clock) {
 TEST(VerbsExtendedCq, ReportsWallClockTime) {
   Endpoint near(DeviceZero());
   Endpoint far(DeviceOne());
-  ASSERT_EQ(ibv_destroy_qp(near.qp), 0);
-  ASSERT_EQ(ibv_destroy_cq(near.cq), 0);
   ibv_cq_init_attr_ex attr = {};
   attr.cqe = 4;
   attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
   ibv_cq_ex* cq = ibv_create_cq_ex(DeviceZero().context, &attr);
   ASSERT_NE(cq, nullptr) << strerror(errno);
-  near.cq = ibv_cq_ex_to_cq(cq);
-  ibv_qp_init_attr init = {};
-  init.send_cq = init.recv_cq = near.cq;
-  init.cap = near.cap;
-  init.qp_type = IBV_QPT_RC;
-  near.qp = ibv_create_qp(DeviceZero().pd, &init);
-  ASSERT_NE(near.qp, nullptr);
+  ASSERT_TRUE(near.ReplaceCq(ibv_cq_ex_to_cq(cq)));
   ASSERT_EQ(near.Connect(far), 0);
   ASSERT_EQ(far.Connect(near), 0);
   Buffer here(DeviceZero(), 64, 1);

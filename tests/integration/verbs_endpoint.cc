@@ -180,6 +180,17 @@ int Endpoint::Connect(const Endpoint& peer) {
   return error;
 }
 
+bool Endpoint::ReplaceCq(ibv_cq* other) {
+  if (ibv_destroy_qp(qp) != 0 || ibv_destroy_cq(cq) != 0) return false;
+  cq = other;
+  ibv_qp_init_attr init = {};
+  init.send_cq = init.recv_cq = cq;
+  init.cap = cap;
+  init.qp_type = IBV_QPT_RC;
+  qp = ibv_create_qp(device.pd, &init);
+  return qp != nullptr;
+}
+
 int Endpoint::Post(ibv_send_wr& wr) {
   ibv_send_wr* bad = nullptr;
   return ibv_post_send(qp, &wr, &bad);
@@ -198,7 +209,7 @@ int Endpoint::PostSend(ibv_wr_opcode opcode, ibv_sge sge, unsigned flags, uint64
   return Post(wr);
 }
 
-int Endpoint::PostRecv(ibv_sge sge, uint64_t wr_id) {
+int PostReceive(ibv_qp* qp, ibv_sge sge, uint64_t wr_id) {
   ibv_recv_wr wr = {};
   wr.wr_id = wr_id;
   wr.sg_list = &sge;
@@ -207,7 +218,7 @@ int Endpoint::PostRecv(ibv_sge sge, uint64_t wr_id) {
   return ibv_post_recv(qp, &wr, &bad);
 }
 
-ibv_wc Endpoint::Wait() {
+ibv_wc WaitForCompletion(ibv_cq* cq) {
   ibv_wc wc = {};
   const auto end = Clock::now() + std::chrono::milliseconds(kPatience_ms);
   do {
@@ -222,7 +233,7 @@ ibv_wc Endpoint::Wait() {
   return wc;
 }
 
-bool Endpoint::IsQuiet(int ms) {
+bool IsQuiet(ibv_cq* cq, int ms) {
   const auto end = Clock::now() + std::chrono::milliseconds(ms);
   ibv_wc wc;
   do {

@@ -80,6 +80,13 @@ struct EndpointOptions {
   ibv_qp_type type = IBV_QPT_RC;
 };
 
+/// Posts one receive of one SGE.
+int PostReceive(ibv_qp* qp, ibv_sge sge, uint64_t wr_id);
+/// Waits for one completion. Its status is IBV_WC_GENERAL_ERR after a timeout.
+ibv_wc WaitForCompletion(ibv_cq* cq);
+/// True if nothing completes within `ms`.
+bool IsQuiet(ibv_cq* cq, int ms);
+
 /// A QP with a CQ of its own.
 class Endpoint {
  public:
@@ -95,15 +102,16 @@ class Endpoint {
   int ToRts();
   int ToState(ibv_qp_state state);
 
+  /// Destroys its CQ and creates the QP again, with `other`, which it takes over. False: it failed.
+  bool ReplaceCq(ibv_cq* other);
+
   int Post(ibv_send_wr& wr);
   /// Posts one request of one SGE.
   int PostSend(ibv_wr_opcode opcode, ibv_sge sge, unsigned flags = IBV_SEND_SIGNALED,
                uint64_t remote = 0, uint32_t rkey = 0, uint64_t wr_id = 1);
-  int PostRecv(ibv_sge sge, uint64_t wr_id = 2);
-  /// Waits for one completion. Its status is -1 after a timeout.
-  ibv_wc Wait();
-  /// True if nothing completes within `ms`.
-  bool IsQuiet(int ms);
+  int PostRecv(ibv_sge sge, uint64_t wr_id = 2) { return PostReceive(qp, sge, wr_id); }
+  ibv_wc Wait() { return WaitForCompletion(cq); }
+  bool IsQuiet(int ms) { return testing::IsQuiet(cq, ms); }
   /// Waits for the completion of `wr_id` and expects it to be a success.
   void ExpectSuccess(uint64_t wr_id = 1);
 

@@ -160,21 +160,13 @@ TEST(VerbsExtendedQp, RefusesUnsupportedOperations) {
 TEST(VerbsExtendedCq, ReportsTheRequestedFields) {
   Endpoint far(DeviceOne());
   Endpoint near(DeviceZero());
-  ASSERT_EQ(ibv_destroy_qp(near.qp), 0);
-  ASSERT_EQ(ibv_destroy_cq(near.cq), 0);
   ibv_cq_init_attr_ex attr = {};
   attr.cqe = 64;
   attr.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_IMM |
                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   ibv_cq_ex* cq = ibv_create_cq_ex(DeviceZero().context, &attr);
   ASSERT_NE(cq, nullptr);
-  near.cq = ibv_cq_ex_to_cq(cq);
-  ibv_qp_init_attr init = {};
-  init.send_cq = init.recv_cq = near.cq;
-  init.cap = near.cap;
-  init.qp_type = IBV_QPT_RC;
-  near.qp = ibv_create_qp(DeviceZero().pd, &init);
-  ASSERT_NE(near.qp, nullptr);
+  ASSERT_TRUE(near.ReplaceCq(ibv_cq_ex_to_cq(cq)));
   ASSERT_EQ(near.Connect(far), 0);
   ASSERT_EQ(far.Connect(near), 0);
   Buffer here(DeviceZero(), 4096, 1);
