@@ -1,9 +1,5 @@
 // Fuzzes signature regions. Input: a registration of any kind and a sequence of copies out of and
 // into it. A model repeats each copy byte by byte on its own memory.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -11,6 +7,7 @@
 #include "memory/copy.h"
 #include "memory/integrity.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/memory_file.h"
 
 namespace roci::memory {
 namespace {
@@ -21,17 +18,6 @@ constexpr uint64_t kMemory = 64 * 1024;
 constexpr uint64_t kVa = 0x7000'0000;
 constexpr uint64_t kIova = 0x1000;
 constexpr AccessContext kContext{1, 2};
-
-std::shared_ptr<MappedFile> MakeFile() {
-  const int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  CHECK(ftruncate(fd, kMemory) == 0);
-  CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  int error = 0;
-  auto mapped = MappedFile::Map(fd, 0, kMemory, true, &error);
-  CHECK(mapped != nullptr);
-  close(fd);
-  return mapped;
-}
 
 // A second, slow implementation of t10_dif.h.
 struct Model {
@@ -323,7 +309,7 @@ class Machine {
 }  // namespace roci::memory
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto file = roci::memory::MakeFile();
+  static const auto file = roci::fuzz::MakeMemoryFile(roci::memory::kMemory);
   roci::memory::Machine(file, {data, size}).Run();
   return 0;
 }

@@ -1,15 +1,12 @@
 // Fuzzes gate 4. Input: a sequence of registrations and lookups. Every resulting segment is
 // compared with a model of the registered regions.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <map>
 #include <vector>
 
 #include "memory/key_table.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/memory_file.h"
 
 namespace roci::memory {
 namespace {
@@ -18,17 +15,6 @@ using fuzz::Input;
 
 constexpr uint64_t kFileLength = 4 * 4096;
 const auto* const kApp = reinterpret_cast<const AppMemory*>(0x1000);
-
-std::shared_ptr<MappedFile> MakeFile() {
-  const int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  CHECK(ftruncate(fd, kFileLength) == 0);
-  CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  int error = 0;
-  auto mapped = MappedFile::Map(fd, 0, kFileLength, true, &error);
-  CHECK(mapped != nullptr);
-  close(fd);
-  return mapped;
-}
 
 class Machine {
  public:
@@ -378,7 +364,7 @@ class Machine {
 }  // namespace roci::memory
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto file = roci::memory::MakeFile();
+  static const auto file = roci::fuzz::MakeMemoryFile(roci::memory::kFileLength);
   roci::memory::Machine(file, {data, size}).Run();
   return 0;
 }
