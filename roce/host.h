@@ -11,6 +11,7 @@
 #include "memory/types.h"
 #include "roce/counters.h"
 #include "roce/packet.h"
+#include "roce/qp_attributes.h"
 #include "roce/work.h"
 
 namespace roci::roce {
@@ -52,6 +53,9 @@ namespace roci::roce {
 //                           operation at a time: a new one replaces the last. PollDurable answers
 //                           its state. After kBusy and kRunning the host calls Qp::NoteDurable when
 //                           the state may have changed.
+//
+// Reports:
+//   NoteState               The state has changed, to another one.
 template <class H>
 concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& recv,
                           const RecvWqe& crecv, CompletionStatus& bad_status,
@@ -93,6 +97,7 @@ concept QpHost = requires(H& h, SendWqe& send, const SendWqe& csend, RecvWqe& re
   { h.CompleteSend(completion) } -> std::same_as<void>;
   { h.CompleteRecv(completion) } -> std::same_as<void>;
   { h.RaiseEvent(QpEvent{}) } -> std::same_as<void>;
+  { h.NoteState(QpState{} /*from*/, QpState{} /*to*/) } -> std::same_as<void>;
   { h.Count(QpCounter{}) } -> std::same_as<void>;
 };
 

@@ -175,6 +175,7 @@ class Qp {
   void SetPathMtu(PathMtu mtu);
   void ApplyAttributes(const QpAttributes& attributes, uint32_t mask);
   bool MustFlush(Host& host);
+  void ChangeState(Host& host, QpState to);
   void EnterState(Host& host, QpState from, QpState to);
   void Clear();
   bool CanRepeatSelectively() const;

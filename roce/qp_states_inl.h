@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cassert>
+#include <utility>
 
 #include "roce/qp.h"
 
@@ -75,10 +76,16 @@ bool Qp<Host>::MustFlush(Host& host) {
   return ++flush_calls_ <= kFlushCalls;
 }
 
+template <class Host>
+void Qp<Host>::ChangeState(Host& host, QpState to) {
+  const QpState from = std::exchange(context_.attributes.state, to);
+  if (from != to) host.NoteState(from, to);
+}
+
 // Effects of a transition apart from the attributes. `to` is legal from `from`.
 template <class Host>
 void Qp<Host>::EnterState(Host& host, QpState from, QpState to) {
-  context_.attributes.state = to;
+  ChangeState(host, to);
   switch (to) {
     case QpState::kReset:
       Clear();
@@ -154,7 +161,7 @@ void Qp<Host>::Query(QpAttributes& out) const {
 // packets are dropped.
 template <class Host>
 void Qp<Host>::EnterError(Host& host) {
-  context_.attributes.state = QpState::kErr;
+  ChangeState(host, QpState::kErr);
   congested_ &= static_cast<uint8_t>(~kCnpPending);
   EndThrottle();
   requester_.ForgetKept();
@@ -168,7 +175,7 @@ void Qp<Host>::EnterError(Host& host) {
 // UC and UD (10.3.1.6): the send queue is flushed, the receive queue keeps working.
 template <class Host>
 void Qp<Host>::EnterSendError(Host& host) {
-  context_.attributes.state = QpState::kSqe;
+  ChangeState(host, QpState::kSqe);
   context_.send_error_pending = false;
   drain_notify_ = false;
   flush_calls_ = 0;

@@ -44,6 +44,15 @@ NetworkHeader FindNetworkHeader(std::span<const std::byte> frame) {
   return {};
 }
 
+bool IsMarkedCe(std::span<const std::byte> frame) {
+  const NetworkHeader network = FindNetworkHeader(frame);
+  if (network.version == 0) return false;
+  const std::byte* const ip = frame.data() + network.offset;
+  const uint8_t traffic_class = network.version == 4 ? roce::Ipv4Header::Load(ip).tos
+                                                     : roce::Ipv6Header::Load(ip).traffic_class;
+  return (traffic_class & 3) == 3;
+}
+
 bool Matches(const FrameFilter& filter, std::span<const std::byte> frame) {
   if (filter.MatchesAll()) return true;
   const std::span<const std::byte> transport = FromBth(frame);

@@ -14,6 +14,8 @@ bool Matches(const FrameFilter& filter, std::span<const std::byte> frame);
 
 // The frame from its BTH on; empty: no RoCEv2 packet with a whole BTH.
 std::span<const std::byte> FromBth(std::span<const std::byte> frame);
+// Whether the IP header says ECN: congestion experienced.
+bool IsMarkedCe(std::span<const std::byte> frame);
 // Matches for a RoCEv2 packet. `transport`: from FromBth, not empty.
 bool MatchesPacket(const FrameFilter& filter, std::span<const std::byte> transport);
 

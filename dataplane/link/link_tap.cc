@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dataplane/link/frame_filter.h"
 #include "roce/headers.h"
 
 namespace roci::dataplane {
@@ -45,7 +46,7 @@ void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
 bool LinkTap::IsIdle() const {
   const auto is_empty = [](const auto& each) { return each.empty(); };
   const auto is_null = [](const FaultTable* table) { return table == nullptr; };
-  return captures_.empty() && std::ranges::all_of(faults_, is_null) &&
+  return captures_.empty() && trace_ == nullptr && std::ranges::all_of(faults_, is_null) &&
          std::ranges::all_of(rules_, is_empty) && std::ranges::all_of(queues_, is_empty) &&
          std::ranges::all_of(overtaken_, is_empty);
 }
@@ -59,10 +60,12 @@ uint32_t LinkTap::Receive(rte_mbuf** frames, uint32_t count, uint32_t capacity) 
     if (due == nullptr) break;
     frames[count++] = due;
   }
+  if (trace_ != nullptr) Trace(LinkDirection::kIn, frames, count);
   return count;
 }
 
 uint32_t LinkTap::Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t capacity) {
+  if (trace_ != nullptr) Trace(LinkDirection::kOut, frames + passed_, staged - passed_);
   uint32_t count = Impair(LinkDirection::kOut, frames, to, passed_, staged);
   while (count < capacity) {
     rte_mbuf* due = QueueOf(LinkDirection::kOut).Pop(*now_ns_, &to[count]);
@@ -246,6 +249,24 @@ void LinkTap::NoteNoRoom(LinkDirection direction, FaultLane* by) {
     RulesOf(direction).front()->counters().queue_full.Add(1);
   } else if (FaultsOf(direction) != nullptr) {
     FaultsOf(direction)->front().NoteNoRoom();
+  }
+}
+
+// Frames that are no RoCE packets are of no queue pair of a transport, and left out.
+void LinkTap::Trace(LinkDirection direction, rte_mbuf* const* frames, uint32_t count) {
+  const bool is_sent = direction == LinkDirection::kOut;
+  for (uint32_t i = 0; i < count; ++i) {
+    const rte_mbuf* frame = frames[i];
+    const std::span bytes(rte_pktmbuf_mtod(frame, const std::byte*), frame->data_len);
+    const std::span<const std::byte> transport = FromBth(bytes);
+    if (transport.empty()) continue;
+    const uint32_t udp_bytes =
+        roce::UdpHeader::Load(transport.data() - roce::UdpHeader::kBytes).length;
+    if (udp_bytes < roce::UdpHeader::kBytes + roce::Bth::kBytes) continue;
+    const uint32_t qpn =
+        is_sent ? frame->hash.usr : roce::Bth::Load(transport.data()).dest_qpn.value();
+    trace_->AddPacket(qpn, transport, udp_bytes - roce::UdpHeader::kBytes, is_sent,
+                      IsMarkedCe(bytes));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
 #include "dataplane/link/overtaken_frames.h"
+#include "dataplane/rings/trace.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -87,6 +88,9 @@ class LinkTap {
     RulesOf(direction).push_back(&rule);
   }
   void RemoveRule(const OnShard&, Impairment& rule);
+  // Records the packets that queue pairs send, before faults, and receive, after faults. Null:
+  // none.
+  void UseTrace(const OnShard&, LaneTrace* trace) { trace_ = trace; }
   // `table` is used until the next call; null: no faults.
   void UseFaults(const OnShard&, LinkDirection direction, const FaultTable* table) {
     faults_[static_cast<size_t>(direction)] = table;
@@ -142,12 +146,14 @@ class LinkTap {
             FaultLane* by = nullptr);
   void NoteNoRoom(LinkDirection direction, FaultLane* by);
   void Capture(LinkDirection direction, rte_mbuf** frames, uint32_t count);
+  void Trace(LinkDirection direction, rte_mbuf* const* frames, uint32_t count);
 
   const uint32_t lcore_;
   const uint64_t* now_ns_;
   rte_mempool* pool_;
   uint32_t passed_ = 0;
   std::vector<CaptureTap*> captures_;
+  LaneTrace* trace_ = nullptr;
   const LaneView view_;
   std::array<const FaultTable*, 2> faults_{};
   std::array<std::vector<Impairment*>, 2> rules_;

@@ -16,6 +16,7 @@
 namespace roci::dataplane {
 
 struct CompletionFault;
+class LaneTrace;
 
 // Touched by that lcore only; any thread may read the counters.
 class LaneState {
@@ -34,6 +35,18 @@ class LaneState {
   ReceiveQueueTable receive_queues;
   std::span<CompletionFault* const> completion_faults;
   const VendorErrors* vendor_errors = nullptr;  // null: kPlainVendorErrors
+  // Null: the device is not traced on this lcore.
+  LaneTrace* trace = nullptr;
+  // One test of a completion for both: there are faults of completions, or a trace.
+  bool watches_completions = false;
+  void UseCompletionFaults(const OnShard&, std::span<CompletionFault* const> faults) {
+    completion_faults = faults;
+    watches_completions = !completion_faults.empty() || trace != nullptr;
+  }
+  void UseTrace(const OnShard&, LaneTrace* used) {
+    trace = used;
+    watches_completions = !completion_faults.empty() || trace != nullptr;
+  }
 
  protected:
   LaneState(const roce::Mac& address, const std::optional<roce::CongestionParameters>& parameters)

@@ -124,8 +124,7 @@ void PlaceBatch::Report(Deferred& late) {
         break;
       }
       if (follows_fault) fault.ReportIn(late.completion, late.is_send);
-      late.cq->Write(late.host->OnThisShard(), late.completion, late.owner, late.is_send,
-                     late.host->now_ns());
+      late.host->WriteTraced(*late.cq, late.completion, late.owner, late.is_send);
       break;
     case DeferredKind::kEntry:
       if (follows_fault && late.entry.status == 0) {

@@ -13,6 +13,7 @@
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
+#include "dataplane/rings/trace.h"
 
 namespace roci::dataplane {
 namespace {
@@ -120,6 +121,9 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
         context != nullptr ? &context->copies().use()->early : &shard.early->of_domains();
   }
   host_.send_queue().SetArmed(true);
+  if (tags_ == nullptr) host_.send_queue().UseTrace(&qp_lane.trace, core_config.qpn.value());
+  host_.recv_queue().UseTrace(&qp_lane.trace, core_config.qpn.value());
+  events_.UseTrace(&qp_lane.trace, core_config.qpn.value());
 }
 
 QueuePair::~QueuePair() = default;

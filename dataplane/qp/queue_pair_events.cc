@@ -3,6 +3,7 @@
 #include "dataplane/base/async_event.h"
 #include "dataplane/base/counters.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/rings/trace.h"
 #include "dataplane/types/target_opening.h"
 
 namespace roci::dataplane {
@@ -12,6 +13,7 @@ void QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
 }
 
 uint32_t QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
+  if (trace_ != nullptr && *trace_ != nullptr) (*trace_)->AddEvent(qpn_, type);
   if (context_ != nullptr) return SendTo(shard, *context_, user_handle_, type, sent_) ? 1 : 0;
   uint32_t programs = 0;
   for (TargetOpening* opening : openings_) {

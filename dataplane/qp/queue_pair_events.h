@@ -12,6 +12,7 @@
 namespace roci::dataplane {
 
 class Counter;
+class LaneTrace;
 struct TargetOpening;
 class VerbsContext;
 
@@ -23,6 +24,12 @@ class QueuePairEvents {
         counter_(counter),
         user_handle_(user_handle),
         is_work_queue_(is_work_queue) {}
+
+  // Events are recorded in `*trace`, whenever it is not null, as those of the queue pair `qpn`.
+  void UseTrace(LaneTrace* const* trace, uint32_t qpn) {
+    trace_ = trace;
+    qpn_ = qpn;
+  }
 
   // ---- Any thread
   uint64_t user_handle() const { return user_handle_; }
@@ -46,6 +53,8 @@ class QueuePairEvents {
   bool is_work_queue_;
   std::atomic<uint32_t> sent_{0};
   std::vector<TargetOpening*> openings_;
+  LaneTrace* const* trace_ = nullptr;
+  uint32_t qpn_ = 0;
 };
 
 }  // namespace roci::dataplane

@@ -11,6 +11,7 @@
 #include "dataplane/qp/shard_services.h"
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/rings/trace.h"
 #include "dataplane/types/target_opening.h"
 
 namespace roci::dataplane {
@@ -85,7 +86,7 @@ void QueuePairHost::CompleteSpecially(CompletionQueue& cq, roce::Completion comp
                                       const CompletionOwner& who, bool is_send) {
   if (!copy_state_.fault().failed()) return WriteWithFaults(cq, completion, who, is_send);
   copy_state_.fault().ReportIn(completion, is_send);
-  WriteStatus(cq, completion, who, is_send);
+  WriteTraced(cq, completion, who, is_send);
 }
 
 // With the vendor error that the device has for the status.
@@ -103,7 +104,7 @@ uint32_t QueuePairHost::VendorErrorOf(roce::CompletionStatus status) const {
 void QueuePairHost::WriteWithFaults(CompletionQueue& cq, roce::Completion completion,
                                     const CompletionOwner& who, bool is_send) {
   const CompletionFaultSettings* const hit = FindFault(cq, completion);
-  if (hit == nullptr) return WriteStatus(cq, completion, who, is_send);
+  if (hit == nullptr) return WriteTraced(cq, completion, who, is_send);
   if (hit->overflows) return cq.LoseEntry(OnThisShard());
   if (hit->status != roce::CompletionStatus::kSuccess) {
     completion.status = hit->status;
@@ -113,6 +114,56 @@ void QueuePairHost::WriteWithFaults(CompletionQueue& cq, roce::Completion comple
                   {.vendor_error = hit->vendor_error.value_or(VendorErrorOf(completion.status)),
                    .delay_ns = hit->delay_ns,
                    .loses_event = hit->loses_event});
+  RecordCompletion(cq, completion, is_send,
+                   hit->vendor_error.value_or(VendorErrorOf(completion.status)));
+}
+
+void QueuePairHost::WriteTraced(CompletionQueue& cq, const roce::Completion& completion,
+                                const CompletionOwner& who, bool is_send) {
+  WriteStatus(cq, completion, who, is_send);
+  RecordCompletion(cq, completion, is_send, VendorErrorOf(completion.status));
+}
+
+// A queue that has overflowed takes no entries.
+void QueuePairHost::RecordCompletion(const CompletionQueue& cq, const roce::Completion& completion,
+                                     bool is_send, uint32_t vendor_error) const {
+  LaneTrace* const trace = services_.lane->trace;
+  if (trace == nullptr || cq.overflowed()) return;
+  TraceRecord* const record = trace->Begin(TraceKind::kCompletion, qpn().value());
+  if (record == nullptr) return;
+  TraceCompletion& out = record->completion;
+  out.wr_id = completion.wr_id;
+  out.byte_length = completion.byte_length;
+  out.immediate = completion.immediate;
+  out.vendor_error = vendor_error;
+  out.source_qpn = completion.source_qpn.value();
+  out.status = static_cast<uint8_t>(completion.status);
+  out.opcode = static_cast<uint8_t>(completion.opcode);
+  out.is_send = is_send;
+  out.has_immediate = completion.has_immediate;
+  out.has_invalidate = completion.has_invalidate;
+  trace->Publish();
+}
+
+void QueuePairHost::RecordState(roce::QpState from, roce::QpState to) const {
+  services_.lane->trace->AddState(qpn().value(), from, to);
+}
+
+// The core counts before it uses up a retry.
+void QueuePairHost::RecordTimer(roce::QpCounter counter) const {
+  LaneTrace& trace = *services_.lane->trace;
+  TraceRecord* const record = trace.Begin(TraceKind::kTimer, qpn().value());
+  if (record == nullptr) return;
+  const QueuePairInfo info = queue_pair_->Inspect(OnThisShard());
+  const bool is_rnr = counter == roce::QpCounter::kRnrNaksReceived;
+  const uint8_t left =
+      is_rnr ? info.debug.requester.rnr_retries_left : info.debug.requester.retries_left;
+  TraceTimer& out = record->timer;
+  out.most = is_rnr ? info.attributes.rnr_retry : info.attributes.retry_count;
+  const bool is_last = left == 0 && !(is_rnr && out.most == roce::kRetryForEver);
+  out.retry = static_cast<uint8_t>(is_last ? 0 : out.most - left + 1);
+  out.is_rnr = is_rnr;
+  trace.Publish();
 }
 
 const CompletionFaultSettings* QueuePairHost::FindFault(const CompletionQueue& cq,

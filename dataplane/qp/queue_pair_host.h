@@ -223,8 +223,15 @@ class QueuePairHost {
   memory::MemoryStatus ResolveTagged(const TaggedBuffer& buffer, uint32_t offset, uint32_t length,
                                      memory::SegmentList& out);
   void RaiseEvent(roce::QpEvent event);
+  void NoteState(roce::QpState from, roce::QpState to) {
+    if (services_.lane->trace != nullptr) [[unlikely]]
+      RecordState(from, to);
+  }
   void Count(roce::QpCounter counter) {
     services_.lane->counters.qp[static_cast<size_t>(counter)].Add(1);
+    // The counter is a constant where it is counted often, so this is no test there.
+    if (IsOfTimer(counter) && services_.lane->trace != nullptr) [[unlikely]]
+      RecordTimer(counter);
   }
 
  private:
@@ -239,13 +246,24 @@ class QueuePairHost {
       return;
     const bool is_plain = completion.status == roce::CompletionStatus::kSuccess ||
                           services_.lane->vendor_errors == nullptr;
-    if (is_plain && !copy_state_.fault().failed() && services_.lane->completion_faults.empty())
+    if (is_plain && !copy_state_.fault().failed() && !services_.lane->watches_completions)
         [[likely]] {
       cq.Write(OnThisShard(), completion, who, is_send, now_ns());
     } else {
       CompleteSpecially(cq, completion, who, is_send);
     }
   }
+  static constexpr bool IsOfTimer(roce::QpCounter counter) {
+    return counter == roce::QpCounter::kAckTimeouts || counter == roce::QpCounter::kRnrNaksReceived;
+  }
+  // For the trace of the device, which exists.
+  void RecordTimer(roce::QpCounter counter) const;
+  void RecordState(roce::QpState from, roce::QpState to) const;
+  // Writes a completion, and records it if there is a trace.
+  void WriteTraced(CompletionQueue& cq, const roce::Completion& completion,
+                   const CompletionOwner& who, bool is_send);
+  void RecordCompletion(const CompletionQueue& cq, const roce::Completion& completion, bool is_send,
+                        uint32_t vendor_error) const;
   // Writes a completion, unless or as the device's faults of completions change it.
   void WriteWithFaults(CompletionQueue& cq, roce::Completion completion, const CompletionOwner& who,
                        bool is_send);

@@ -1,5 +1,6 @@
 #include "dataplane/rings/work_queue.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstring>
@@ -145,6 +146,38 @@ void TakeHead(const roci_abi_send_wqe& head, roce::SendWqe& out) {
   out.remote_srq_number = head.remote_srqn;
 }
 
+uint64_t SumOfElements(const std::byte* elements, uint32_t count) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < count; ++i)
+    sum += ReadElement(elements + i * sizeof(roci_abi_sge)).length;
+  return sum;
+}
+
+void FillPost(const std::byte* slot, bool is_send, uint8_t max_sge, TracePost& out) {
+  if (!is_send) {
+    roci_abi_recv_wqe head;
+    CopyOnce(head, slot);
+    out.opcode = TracePost::kReceive;
+    out.wr_id = head.wr_id;
+    out.num_sge = head.num_sge;
+    out.length = SumOfElements(slot + sizeof(head), std::min<uint32_t>(head.num_sge, max_sge));
+    return;
+  }
+  roci_abi_send_wqe head;
+  CopyOnce(head, slot);
+  const bool is_inline = (head.flags & ROCI_ABI_SEND_INLINE) != 0;
+  out.wr_id = head.wr_id;
+  out.opcode = head.opcode;
+  out.flags = head.flags;
+  out.rkey = head.rkey;
+  out.remote_va = head.remote_va;
+  out.immediate = head.immediate;
+  out.num_sge = head.num_sge;
+  out.length = is_inline
+                   ? head.inline_length
+                   : SumOfElements(slot + sizeof(head), std::min<uint32_t>(head.num_sge, max_sge));
+}
+
 }  // namespace
 
 void WorkQueue::Reset() {
@@ -168,13 +201,28 @@ bool WorkQueue::Refresh() {
     return false;
   }
   const uint32_t restarts = std::atomic_ref(header_->restarts).load(std::memory_order_relaxed);
-  if (restarts != restarts_) LeaveOut(restarts, producer);
+  const bool starts_over = restarts != restarts_;
+  if (starts_over) LeaveOut(restarts, producer);
   if (producer - next_ > capacity_) [[unlikely]] {
     broken_ = true;
     return false;
   }
+  const uint32_t known = starts_over ? next_ : seen_;
   seen_ = producer;
+  if (*trace_ != nullptr) [[unlikely]]
+    TracePosts(known);
   return seen_ != next_;
+}
+
+// The entries are foreign and not checked yet: they are shown as the program wrote them.
+void WorkQueue::TracePosts(uint32_t from) const {
+  if (!(*trace_)->Wants(TraceKind::kPost, qpn_) || seen_ - from > capacity_) return;
+  for (uint32_t i = from; i != seen_; ++i) {
+    TraceRecord* const record = (*trace_)->Begin(TraceKind::kPost, qpn_);
+    if (record == nullptr) continue;
+    FillPost(Slot(i), is_send_, max_sge_, record->post);
+    (*trace_)->Publish();
+  }
 }
 
 // With wrong values of the program, its own entries are not taken; there is no other harm.
@@ -194,6 +242,7 @@ SendQueue::SendQueue(roci_abi_queue* header, std::byte* slots, uint32_t capacity
       max_inline_(max_inline),
       allowed_opcodes_(abi::SendOpcodesOf(static_cast<uint32_t>(type)).served() & ~lacking_opcodes),
       allowed_flags_(abi::SendFlagsOf(static_cast<uint32_t>(type))) {
+  is_send_ = true;
   assert(capacity == 0 ||
          (stride >= 2 * kCacheLineBytes && stride >= sizeof(roci_abi_send_wqe) + max_inline &&
           stride >= sizeof(roci_abi_send_wqe) + max_sge * sizeof(roci_abi_sge)));

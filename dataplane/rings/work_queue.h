@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "dataplane/base/prefetch.h"
+#include "dataplane/rings/trace.h"
 #include "roce/qp_attributes.h"
 #include "roce/work.h"
 #include "verbs_provider/abi/rings.h"
@@ -52,6 +53,12 @@ class WorkQueue {
   // Discards all posted entries and sets both indices to 0.
   void Reset();
 
+  // Posts are recorded in `*trace` whenever it is not null. `trace` outlives the queue.
+  void UseTrace(LaneTrace* const* trace, uint32_t qpn) {
+    trace_ = trace;
+    qpn_ = qpn;
+  }
+
   void PrefetchProducer() const { __builtin_prefetch(&header_->producer); }
   void PrefetchNext() const {
     __builtin_prefetch(Slot(next_));
@@ -61,6 +68,8 @@ class WorkQueue {
  protected:
   // Reads the producer index. False: no new entries, or an impossible index.
   bool Refresh();
+  // Records the entries of [from, seen_).
+  void TracePosts(uint32_t from) const;
   void LeaveOut(uint32_t restarts, uint32_t producer);
   std::byte* Slot(uint32_t index) const {
     return slots_ + size_t{index & (capacity_ - 1)} * stride_;
@@ -76,6 +85,12 @@ class WorkQueue {
   uint32_t left_out_ = 0;  // indices that the program left out
   uint8_t max_sge_ = 0;
   bool broken_ = false;
+  bool is_send_ = false;
+  uint32_t qpn_ = 0;
+  LaneTrace* const* trace_ = &kNoTrace;
+
+ private:
+  static constexpr LaneTrace* kNoTrace = nullptr;
 };
 
 class SendQueue : public WorkQueue {

@@ -127,10 +127,10 @@ bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
 template <class Change>
 void ShardedDevice::ChangeLaneFaults(Change&& change) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard&) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
       LaneFaults& lane = *lane_faults_[i];
       change(lane);
-      lanes_[i]->completion_faults = std::span(lane.faults).first(lane.count);
+      lanes_[i]->UseCompletionFaults(shard, std::span(lane.faults).first(lane.count));
     });
   }
 }

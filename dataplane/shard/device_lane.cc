@@ -11,6 +11,7 @@
 
 #include "dataplane/port/raw_checksums.h"
 #include "dataplane/qp/queue_pair.h"
+#include "dataplane/rings/trace.h"
 
 namespace roci::dataplane {
 namespace {
@@ -57,6 +58,7 @@ void DeviceLane::Remove(const OnShard& shard, QueuePair& qp) {
   QueuePair*& slot = table_[QpnSpace::SlotOf(qp.qpn(), lcore_bits)];
   assert(slot == &qp);
   slot = nullptr;
+  if (trace != nullptr) trace->AddEnd(qp.qpn().value(), qp.core(shard).state());
   count_.store(queue_pairs() - 1, std::memory_order_relaxed);
   if (qp.is_in_groups(shard)) multicast_.RemoveAll(shard, qp);
 }

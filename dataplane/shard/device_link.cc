@@ -8,6 +8,7 @@
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/qp/shard_services.h"
+#include "dataplane/rings/trace.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
@@ -58,6 +59,35 @@ void ShardedDevice::RemoveCapture(CaptureTap& capture) {
       taps_[i]->RemoveCapture(shard, capture);
     });
   }
+}
+
+absl::Status ShardedDevice::AddTrace(DeviceTrace& trace) {
+  if (is_traced_) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        name_, " is being traced, and a device has one trace at a time: end it first"));
+  }
+  OpenTaps();
+  is_traced_ = true;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
+    trace.lanes[i]->UseClock(lcore.services().now_ns);
+    lcore.Call([&](const OnShard& shard) {
+      lanes_[i]->UseTrace(shard, trace.lanes[i].get());
+      taps_[i]->UseTrace(shard, trace.lanes[i].get());
+      lanes_[i]->AttachTap(shard, *taps_[i]);
+    });
+  }
+  return absl::OkStatus();
+}
+
+void ShardedDevice::RemoveTrace() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+      lanes_[i]->UseTrace(shard, nullptr);
+      taps_[i]->UseTrace(shard, nullptr);
+    });
+  }
+  is_traced_ = false;
 }
 
 absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {

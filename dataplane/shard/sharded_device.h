@@ -33,6 +33,7 @@ struct rte_ring;
 namespace roci::dataplane {
 
 class CaptureTap;
+struct DeviceTrace;
 struct CompletionFault;
 class FaultTable;
 class Dataplane;
@@ -130,6 +131,12 @@ class ShardedDevice {
   absl::Status AddCapture(CaptureTap& capture);
   void RemoveCapture(CaptureTap& capture);
   size_t captures() const { return captures_.size(); }
+
+  // Records what queue pairs do in `trace`, which the caller owns, until RemoveTrace. A device has
+  // one trace at most: AlreadyExists.
+  absl::Status AddTrace(DeviceTrace& trace);
+  void RemoveTrace();
+  bool traced() const { return is_traced_; }
 
   // Rules of a direction apply in the order of their creation. A new rule replaces the rule of the
   // same direction and filter, and counts from 0. ResourceExhausted: there are LinkTap::kMaxRules.
@@ -235,6 +242,7 @@ class ShardedDevice {
   uint32_t flow_count_ = 0;
   std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane; created when first needed
   std::vector<CaptureTap*> captures_;
+  bool is_traced_ = false;
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<FaultRule>> faults_;
   // Of each tap, by direction; null: no faults.

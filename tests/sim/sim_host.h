@@ -94,6 +94,7 @@ class SimHost {
   void CompleteSend(const roce::Completion& completion);
   void CompleteRecv(const roce::Completion& completion);
   void RaiseEvent(roce::QpEvent event) { events_.push_back(event); }
+  void NoteState(roce::QpState, roce::QpState) {}
   void Count(roce::QpCounter counter) { ++counters_[static_cast<size_t>(counter)]; }
 
  private:

@@ -278,6 +278,7 @@ class Chaos {
     ASSERT_LE(r.records, kRecords);
     ASSERT_LE(r.rd_atomic_outstanding, node_.options.max_rd_atomic);
     ASSERT_LE(debug.responder.resources_pending, node_.options.max_dest_rd_atomic);
+    ASSERT_EQ(host.state, node_.qp.state());
     const bool error = node_.qp.state() == QpState::kErr;
     ASSERT_LE(host.count(QpCounter::kCnpsSent), host.count(QpCounter::kMarkedPackets));
     if (r.records == 0 && !debug.flushing) {

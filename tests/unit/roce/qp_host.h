@@ -2,6 +2,8 @@
 // events.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,6 +71,7 @@ class ScriptedHost {
   std::vector<Completion> send_completions, recv_completions;
   std::vector<uint32_t> completed_queues;  // XRC: the queue of each receive completion
   std::vector<QpEvent> events;
+  QpState state = QpState::kReset;
   std::array<uint64_t, kQpCounterCount> counters{};
   std::vector<Key> invalidated;
   std::vector<uint64_t> bound;  // wr_ids
@@ -127,6 +130,11 @@ class ScriptedHost {
     completed_queues.push_back(selected_queue);
   }
   void RaiseEvent(QpEvent event) { events.push_back(event); }
+  void NoteState(QpState from, QpState to) {
+    EXPECT_EQ(from, state);
+    EXPECT_NE(from, to);
+    state = to;
+  }
   void Count(QpCounter counter) { ++counters[static_cast<size_t>(counter)]; }
 
  private:

@@ -13,6 +13,7 @@
 
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/link/frame_filter.h"
+#include "dataplane/rings/trace.h"
 #include "roce/frame.h"
 #include "roce/parse.h"
 #include "tests/on_shard.h"
@@ -488,6 +489,74 @@ TEST_F(LinkTapTest, ACaptureHasTheSentFramesAndCountsOverflows) {
   EXPECT_EQ(kept + (*capture)->dropped(), dataplane::CaptureTap::kRingEntries + 10);
   EXPECT_GE((*capture)->dropped(), 10u);
   tap_.RemoveCapture(kShard, **capture);
+}
+
+class TracedLinkTapTest : public LinkTapTest {
+ protected:
+  TracedLinkTapTest() {
+    trace_.UseClock(&now_);
+    tap_.UseTrace(kShard, &trace_);
+  }
+  ~TracedLinkTapTest() override { tap_.UseTrace(kShard, nullptr); }
+
+  std::vector<dataplane::TraceRecord> Taken() {
+    std::vector<dataplane::TraceRecord> out;
+    ring_.Take(UINT64_MAX, out);
+    return out;
+  }
+
+  dataplane::TraceRing ring_;
+  const dataplane::TraceSettings settings_{.qpns = {roce::Qpn(5)}};
+  dataplane::LaneTrace trace_{ring_, settings_, 0, 0};
+};
+
+TEST_F(TracedLinkTapTest, SentPacketsAreOfTheirSenderAndRecordedOnceBeforeImpairments) {
+  ImpairmentSettings lost;
+  lost.loss = dataplane::kAlways;
+  Impairment never(lost, 0);
+  tap_.AddRule(kShard, LinkDirection::kOut, never);
+  std::array<rte_mbuf*, 32> frames{};
+  std::array<uint8_t, 32> to{};
+  for (uint32_t i = 0; i < 2; ++i) {
+    frames[i] = Make(77);
+    frames[i]->hash.usr = 5 + i;
+  }
+  EXPECT_EQ(tap_.Send(frames.data(), to.data(), 2, 32), 0u);
+  std::vector<dataplane::TraceRecord> taken = Taken();
+  ASSERT_EQ(taken.size(), 1u) << "the other one is of queue pair 6";
+  EXPECT_EQ(taken[0].qpn, 5u);
+  EXPECT_TRUE(taken[0].packet.is_sent);
+  EXPECT_EQ(roce::Bth::Load(taken[0].packet.headers.data()).dest_qpn.value(), 77u);
+  // A frame that the port did not take passes the tap again.
+  tap_.RemoveRule(kShard, never);
+  frames[0] = Make(77);
+  frames[0]->hash.usr = 5;
+  EXPECT_EQ(tap_.Send(frames.data(), to.data(), 1, 32), 1u);
+  tap_.Sent(1);
+  EXPECT_EQ(tap_.Send(frames.data(), to.data(), 1, 32), 1u);
+  tap_.Sent(0);
+  rte_pktmbuf_free(frames[0]);
+  EXPECT_EQ(Taken().size(), 1u);
+}
+
+TEST_F(TracedLinkTapTest, ReceivedPacketsAreOfTheirDestinationAndRecordedAfterImpairments) {
+  ImpairmentSettings marks;
+  marks.ecn = dataplane::kAlways;
+  Impairment rule(marks, 0);
+  tap_.AddRule(kShard, LinkDirection::kIn, rule);
+  std::array<rte_mbuf*, 32> frames = {Make(5), Make(6), Make(5)};
+  // No RoCE packet: a frame without its transport headers.
+  rte_pktmbuf_trim(frames[2], static_cast<uint16_t>(rte_pktmbuf_data_len(frames[2]) - 34));
+  const uint32_t count = tap_.Receive(frames.data(), 3, 32);
+  ASSERT_EQ(count, 3u);
+  const std::vector<dataplane::TraceRecord> taken = Taken();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_FALSE(taken[0].packet.is_sent);
+  EXPECT_TRUE(taken[0].packet.is_marked);
+  // BTH and ICRC.
+  EXPECT_EQ(taken[0].packet.bytes, 16u);
+  for (uint32_t i = 0; i < count; ++i) rte_pktmbuf_free(frames[i]);
+  tap_.RemoveRule(kShard, rule);
 }
 
 }  // namespace

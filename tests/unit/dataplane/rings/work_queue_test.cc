@@ -383,6 +383,107 @@ TEST_F(UdSendQueueTest, OnlySendsAndTheirDestination) {
   EXPECT_EQ(wqe_.datagram.remote_qkey, 0x80010000u);
 }
 
+constexpr uint32_t kTracedQpn = 18;
+
+// The records of posts to a queue of the queue pair kTracedQpn.
+class PostTrace {
+ public:
+  explicit PostTrace(WorkQueue& queue, uint32_t traced = kTracedQpn)
+      : settings_{{roce::Qpn(traced)}} {
+    lane_.UseClock(&now_);
+    queue.UseTrace(&used_, kTracedQpn);
+  }
+  std::vector<TracePost> Taken() {
+    std::vector<TraceRecord> records;
+    ring_.Take(UINT64_MAX, records);
+    std::vector<TracePost> posts;
+    for (const TraceRecord& record : records) {
+      EXPECT_EQ(record.kind, TraceKind::kPost);
+      EXPECT_EQ(record.qpn, kTracedQpn);
+      posts.push_back(record.post);
+    }
+    return posts;
+  }
+  void Use(bool on) { used_ = on ? &lane_ : nullptr; }
+
+ private:
+  uint64_t now_ = 1;
+  TraceRing ring_;
+  TraceSettings settings_;
+  LaneTrace lane_{ring_, settings_, 0, 0};
+  LaneTrace* used_ = &lane_;
+};
+
+TEST_F(SendQueueTest, TracesEachPostOnceAsTheProgramWroteIt) {
+  PostTrace trace(queue_);
+  Post(ROCI_ABI_WR_SEND, {{1, 100, 1}, {2, 20, 2}}, ROCI_ABI_SEND_SIGNALED);
+  roci_abi_send_wqe& small = Post(ROCI_ABI_WR_RDMA_WRITE, {}, ROCI_ABI_SEND_INLINE);
+  small.inline_length = 8;
+  small.remote_va = 0x77;
+  small.rkey = 0x88;
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_TRUE(queue_.HasNew() || queue_.HasPosted());
+  std::vector<TracePost> posts = trace.Taken();
+  ASSERT_EQ(posts.size(), 2u);
+  EXPECT_EQ(posts[0].wr_id, 1000u);
+  EXPECT_EQ(posts[0].length, 120u);
+  EXPECT_EQ(posts[0].num_sge, 2u);
+  EXPECT_EQ(posts[0].flags, ROCI_ABI_SEND_SIGNALED);
+  EXPECT_EQ(posts[1].opcode, ROCI_ABI_WR_RDMA_WRITE);
+  EXPECT_EQ(posts[1].length, 8u);
+  EXPECT_EQ(posts[1].remote_va, 0x77u);
+  EXPECT_EQ(posts[1].rkey, 0x88u);
+  // One that nobody could take is shown, too, and read within its slot.
+  Post(0x7E, {}).num_sge = 255;
+  EXPECT_TRUE(queue_.HasNew());
+  posts = trace.Taken();
+  ASSERT_EQ(posts.size(), 1u);
+  EXPECT_EQ(posts[0].opcode, 0x7E);
+  trace.Use(false);
+  Post(ROCI_ABI_WR_SEND, {});
+  EXPECT_TRUE(queue_.HasNew());
+  EXPECT_TRUE(trace.Taken().empty());
+}
+
+TEST_F(SendQueueTest, TracesPostsBehindTheRestartIndexOnly) {
+  PostTrace trace(queue_);
+  Post(ROCI_ABI_WR_SEND, {});
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  header_.start = kCapacity;
+  header_.restarts = 1;
+  header_.producer = kCapacity;
+  Post(ROCI_ABI_WR_SEND, {}).wr_id = 77;
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  const std::vector<TracePost> posts = trace.Taken();
+  ASSERT_EQ(posts.size(), 2u);
+  EXPECT_EQ(posts[1].wr_id, 77u);
+}
+
+TEST_F(SendQueueTest, TracesNoPostsOfOtherQueuePairs) {
+  PostTrace trace(queue_, /*traced=*/kTracedQpn + 1);
+  Post(ROCI_ABI_WR_SEND, {});
+  ASSERT_EQ(Fetch(), FetchResult::kOk);
+  EXPECT_TRUE(trace.Taken().empty());
+}
+
+TEST(RecvQueueTest, TracesPosts) {
+  roci_abi_queue header{};
+  std::vector<std::byte> slots(4 * 64);
+  RecvQueue queue(&header, slots.data(), 4, 64, 3);
+  PostTrace trace(queue);
+  const roci_abi_recv_wqe head{77, 200, 0};
+  const roci_abi_sge sges[] = {{1, 0xFFFFFFFF, 1}, {2, 0xFFFFFFFF, 2}, {3, 3, 3}};
+  std::memcpy(slots.data(), &head, sizeof(head));
+  std::memcpy(slots.data() + sizeof(head), sges, sizeof(sges));
+  header.producer = 1;
+  EXPECT_TRUE(queue.HasPosted());
+  const std::vector<TracePost> posts = trace.Taken();
+  ASSERT_EQ(posts.size(), 1u);
+  EXPECT_EQ(posts[0].opcode, TracePost::kReceive);
+  EXPECT_EQ(posts[0].wr_id, 77u);
+  EXPECT_EQ(posts[0].length, 2 * uint64_t{0xFFFFFFFF} + 3) << "at most max_sge elements";
+}
+
 TEST(RecvQueueTest, AddsUpTheLengthsOfElements) {
   roci_abi_queue header{};
   std::vector<std::byte> slots(4 * 64);
