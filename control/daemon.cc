@@ -118,6 +118,7 @@ Daemon::~Daemon() {
   manage_.reset();
   link_states_.reset();
   captures_.reset();
+  traces_.reset();
   const bool served = sessions_ != nullptr;
   connections_.reset();
   sessions_.reset();
@@ -313,6 +314,20 @@ void Daemon::WatchLinks() {
   }
 }
 
+void Daemon::AddTraceCommand() {
+  traces_ = std::make_unique<TraceServer>(*services_);
+  loop_->AddDeadline([this] { return traces_->NextTimeout(); },
+                     [this](roce::TimeNs now) { traces_->HandleTimeout(now); });
+  manage_->AddStream(kTraceCommand,
+                     [this](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
+                       auto trace = traces_->Prepare(request);
+                       if (!trace.ok()) return trace.status();
+                       return [this, prepared = *std::move(trace)](UniqueFd socket) {
+                         traces_->Start(prepared, std::move(socket));
+                       };
+                     });
+}
+
 void Daemon::AddLinkCommands() {
   captures_ = std::make_unique<CaptureServer>(*services_);
   loop_->AddDeadline([this] { return captures_->NextTimeout(); },
@@ -325,6 +340,7 @@ void Daemon::AddLinkCommands() {
                          captures_->Start(prepared, std::move(socket));
                        };
                      });
+  AddTraceCommand();
   manage_->AddCommand(kImpairCommand, [this](const nlohmann::json& request) {
     return Impair(*services_, request);
   });

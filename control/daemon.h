@@ -20,6 +20,7 @@
 #include "control/manage/link_states.h"
 #include "control/manage/manage_server.h"
 #include "control/manage/metrics_server.h"
+#include "control/manage/trace_server.h"
 #include "control/net/link_watch.h"
 #include "control/netlink/netlink_server.h"
 #include "control/session/session_server.h"
@@ -52,6 +53,7 @@ class Daemon {
   absl::Status TakePriority();
   absl::Status ServeMetrics();
   void AddLinkCommands();
+  void AddTraceCommand();
   void WatchLinks();
   void HoldRoceUdpPort();
   void ClaimMacs();
@@ -83,6 +85,7 @@ class Daemon {
   std::vector<UniqueFd> mac_claims_;
   std::unique_ptr<ManageServer> manage_;
   std::unique_ptr<CaptureServer> captures_;
+  std::unique_ptr<TraceServer> traces_;
   std::unique_ptr<LinkStates> link_states_;
   std::unique_ptr<SysfsPublisher> publisher_;
   std::unique_ptr<netlink::NetlinkServer> netlink_;

@@ -30,7 +30,7 @@ def kind_of(option, command):
     if offered:
         return 'words ' + ' '.join(offered)
     names = {option['positional'], option['type']}
-    for kind, of_kind in (('devices', {'DEV', 'DEVICE'}), ('files', {'FILE'}), ('directories', {'DIR'})):
+    for kind, of_kind in (('devices', {'DEV', 'DEVICE', 'TARGET'}), ('files', {'FILE'}), ('directories', {'DIR'})):
         if names & of_kind:
             return kind
     return ''

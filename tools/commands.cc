@@ -15,10 +15,10 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   app.fallthrough();
   // In the order of --help.
-  for (const auto add :
-       {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand, AddCaptureCommand,
-        AddImpairCommand, AddFaultCommand, AddLinkCommand, AddEventCommand, AddTestCommand,
-        AddDecodeCommand, AddCheckCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
+  for (const auto add : {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand,
+                         AddCaptureCommand, AddTraceCommand, AddImpairCommand, AddFaultCommand,
+                         AddLinkCommand, AddEventCommand, AddTestCommand, AddDecodeCommand,
+                         AddCheckCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
     add(app, context);
   }
 }

@@ -28,6 +28,7 @@ void AddCheckCommand(CLI::App& app, CommandContext& context);
 void AddAddrCommand(CLI::App& app, CommandContext& context);
 void AddRouteCommand(CLI::App& app, CommandContext& context);
 void AddDoctorCommand(CLI::App& app, CommandContext& context);
+void AddTraceCommand(CLI::App& app, CommandContext& context);
 void AddTestCommand(CLI::App& app, CommandContext& context);
 void AddCdiCommand(CLI::App& app, CommandContext& context);
 

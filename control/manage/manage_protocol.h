@@ -15,6 +15,7 @@ inline constexpr char kManageSocketName[] = "manage.sock";
 // The values of "command".
 inline constexpr char kShowCommand[] = "show";
 inline constexpr char kCaptureCommand[] = "capture";
+inline constexpr char kTraceCommand[] = "trace";
 inline constexpr char kImpairCommand[] = "impair";
 inline constexpr char kFaultCommand[] = "fault";
 inline constexpr char kLinkCommand[] = "link";
@@ -22,6 +23,10 @@ inline constexpr char kEventCommand[] = "event";
 inline constexpr char kAddressCommand[] = "address";
 inline constexpr char kRouteCommand[] = "route";
 inline constexpr char kProbeCommand[] = "probe";
+
+// The kinds of records of a trace, in the order of dataplane::TraceKind.
+inline constexpr auto kTraceKindNames =
+    std::to_array<std::string_view>({"post", "packet", "complete", "timer", "event", "state"});
 
 // The kinds of items that kShowCommand describes, in the order of `roci show --help`. X(member,
 // name): `name` is the value of "what".

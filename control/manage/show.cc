@@ -162,6 +162,7 @@ Json ShowPort(Device& device, bool with_zeros) {
           {"slow_path", ByName(kSlowPathReasonNames, device.neighbours().counters(), with_zeros)},
           {"slow_path_send_failures", device.raw_send_failures()},
           {"captures", device.dataplane().captures()},
+          {"traced", device.dataplane().traced()},
           {"impairments", DescribeImpairments(device.dataplane())}};
 }
 

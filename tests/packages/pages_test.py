@@ -150,6 +150,7 @@ class Completions(unittest.TestCase):
         self.assertEqual(self.complete('capture', 'ro'), ['roci0', 'roci1'])
         self.assertEqual(self.complete('show', '--json', 'qps', ''), ['roci0', 'roci1'])
         self.assertEqual(self.complete('route', 'add', 'roci1'), ['roci1'])
+        self.assertEqual(self.complete('trace', ''), ['roci0', 'roci1'])
 
     def test_nothing_after_the_last_argument(self):
         self.assertEqual(self.complete('capture', 'roci0', ''), [])
