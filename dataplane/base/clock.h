@@ -1,5 +1,5 @@
 // The lcore's clock: the TSC (arm64: the generic timer's virtual count), scaled to the nanoseconds
-// of CLOCK_MONOTONIC, without a system call.
+// of CLOCK_MONOTONIC, without a system call. Or a virtual clock, which its owner moves.
 #pragma once
 
 #include <time.h>
@@ -24,6 +24,11 @@ class Clock {
             (static_cast<unsigned __int128>(kNsPerSecond) << kFractionBits) / tsc_hz)) {
     Anchor(Tsc());
   }
+
+  // The time stands still at `begin_ns` until JumpTo.
+  static Clock Virtual(uint64_t begin_ns) { return Clock(VirtualTag{}, begin_ns); }
+  // Of a virtual clock. `now_ns` is not less than in the last call.
+  void JumpTo(uint64_t now_ns) { anchor_ns_ = now_ns; }
 
   // CLOCK_MONOTONIC in ns, for code off the hot path.
   static uint64_t Monotonic() {
@@ -58,6 +63,11 @@ class Clock {
  private:
   static constexpr uint64_t kAnchorsPerSecond = 25;
   static constexpr uint32_t kFractionBits = 32;  // of multiplier_
+
+  // A cycle lasts no time, and no anchor is ever set.
+  struct VirtualTag {};
+  Clock(VirtualTag, uint64_t begin_ns)
+      : anchor_cycles_(UINT64_MAX), multiplier_(0), anchor_ns_(begin_ns) {}
 
   void Anchor(uint64_t tsc) {
     anchor_tsc_ = tsc;

@@ -137,6 +137,9 @@ struct LcoreSnapshot {
   uint64_t timer_expiries = 0;
   uint64_t durable_syncs = 0;     // started for FLUSH for persistence
   uint64_t durable_failures = 0;  // failed durable_syncs
+  uint64_t virtual_ns = 0;        // see VirtualTime; 0: the time is real
+  uint64_t virtual_jumps = 0;     // of that time
+  uint64_t virtual_guesses = 0;   // see ProgramWatch
   std::array<uint64_t, kLcoreStageCount> stage_cycles{};
 };
 

@@ -9,26 +9,6 @@
 
 namespace roci::dataplane {
 
-DelayQueue::~DelayQueue() {
-  for (const Held& held : heap_) rte_pktmbuf_free(held.frame);
-}
-
-bool DelayQueue::Push(rte_mbuf* frame, uint8_t to, uint64_t due_ns) {
-  if (!HasRoom()) return false;
-  heap_.push_back({due_ns, serial_++, frame, to});
-  std::push_heap(heap_.begin(), heap_.end(), Later);
-  return true;
-}
-
-rte_mbuf* DelayQueue::Pop(uint64_t now_ns, uint8_t* to) {
-  if (heap_.empty() || heap_.front().due_ns > now_ns) return nullptr;
-  std::pop_heap(heap_.begin(), heap_.end(), Later);
-  const Held held = heap_.back();
-  heap_.pop_back();
-  *to = held.to;
-  return held.frame;
-}
-
 LinkTap::LinkTap(uint32_t lcore, const uint64_t* now, rte_mempool* pool, const LaneView& view)
     : lcore_(lcore), now_ns_(now), pool_(pool), view_(view) {
   captures_.reserve(kMaxCaptures);
@@ -46,12 +26,14 @@ void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
 bool LinkTap::IsIdle() const {
   const auto is_empty = [](const auto& each) { return each.empty(); };
   const auto is_null = [](const FaultTable* table) { return table == nullptr; };
-  return captures_.empty() && trace_ == nullptr && std::ranges::all_of(faults_, is_null) &&
-         std::ranges::all_of(rules_, is_empty) && std::ranges::all_of(queues_, is_empty) &&
-         std::ranges::all_of(overtaken_, is_empty);
+  return !wire_time_ && captures_.empty() && trace_ == nullptr &&
+         std::ranges::all_of(faults_, is_null) && std::ranges::all_of(rules_, is_empty) &&
+         std::ranges::all_of(queues_, is_empty) && std::ranges::all_of(overtaken_, is_empty);
 }
 
 uint32_t LinkTap::Receive(rte_mbuf** frames, uint32_t count, uint32_t capacity) {
+  if (wire_time_) [[unlikely]]
+    count = Arrive(frames, count, capacity);
   Capture(LinkDirection::kIn, frames, count);
   count = Impair(LinkDirection::kIn, frames, nullptr, 0, count);
   uint8_t unused;
@@ -72,7 +54,35 @@ uint32_t LinkTap::Send(rte_mbuf** frames, uint8_t* to, uint32_t staged, uint32_t
     if (due == nullptr) break;
     frames[count++] = due;
   }
+  if (wire_time_) [[unlikely]]
+    count = Depart(frames, to, passed_, count, capacity);
   Capture(LinkDirection::kOut, frames + passed_, count - passed_);
+  return count;
+}
+
+// The frames of [begin, end) enter the link. Those that have left it by now take their places;
+// returns the new end.
+uint32_t LinkTap::Depart(rte_mbuf** frames, uint8_t* to, uint32_t begin, uint32_t end,
+                         uint32_t capacity) {
+  for (uint32_t i = begin; i < end; ++i) wire_time_->Depart(frames[i], to[i], *now_ns_);
+  uint32_t count = begin;
+  while (count < capacity) {
+    rte_mbuf* const left = wire_time_->NextDeparted(*now_ns_, &to[count]);
+    if (left == nullptr) break;
+    frames[count++] = left;
+  }
+  return count;
+}
+
+// The same for `count` frames of other ends of the wire, and those that have arrived.
+uint32_t LinkTap::Arrive(rte_mbuf** frames, uint32_t count, uint32_t capacity) {
+  for (uint32_t i = 0; i < count; ++i) wire_time_->Arrive(frames[i]);
+  count = 0;
+  while (count < capacity) {
+    rte_mbuf* const arrived = wire_time_->NextArrived(*now_ns_);
+    if (arrived == nullptr) break;
+    frames[count++] = arrived;
+  }
   return count;
 }
 
@@ -172,6 +182,7 @@ void LinkTap::Inject(FaultLane& fault, const FaultFrame& hit, uint8_t to) {
                                  std::min<size_t>(rte_pktmbuf_tailroom(frame), kMostInjectedBytes));
   const auto made = fault.Inject(hit, AnsweredBy(hit), out);
   if (!made.has_value()) return rte_pktmbuf_free(frame);
+  frame->hash.usr = hit.own.value();
   frame->data_len = static_cast<uint16_t>(made->bytes);
   frame->pkt_len = made->bytes;
   const std::span<const std::byte> transport = FromBth(out.first(made->bytes));
@@ -191,7 +202,10 @@ void LinkTap::Inject(FaultLane& fault, const FaultFrame& hit, uint8_t to) {
   if (made->direction == hit.direction) follows_[static_cast<size_t>(hit.direction)] = true;
 }
 
+// With virtual time, frames of control threads must not change which numbers the others draw, nor
+// wait for a time that may not come before them.
 FrameFate LinkTap::ApplyRules(LinkDirection direction, rte_mbuf* frame) {
+  if (wire_time_ && WireTime::IsOfControl(*frame, direction)) return {};
   const FrameArrival arrival{
       .now_ns = *now_ns_, .bytes = frame->pkt_len, .has_room = QueueOf(direction).HasRoom()};
   FrameFate fate;

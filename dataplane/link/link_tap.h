@@ -1,60 +1,29 @@
-// Stands between a lane and its port while the device has captures, faults or impairments; does not
-// exist otherwise. Sent frames are captured last, received frames first: a capture shows the frames
-// on the wire. Faults apply before impairments.
+// Stands between a lane and its port while the device has captures, faults or impairments, or time
+// is virtual; does not exist otherwise. Sent frames are captured last, received frames first: a
+// capture shows the frames on the wire. Faults apply before impairments.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/link/capture_tap.h"
+#include "dataplane/link/delay_queue.h"
 #include "dataplane/link/fault.h"
 #include "dataplane/link/fault_table.h"
 #include "dataplane/link/frame_filter.h"
 #include "dataplane/link/impairment.h"
 #include "dataplane/link/overtaken_frames.h"
+#include "dataplane/link/wire_time.h"
 #include "dataplane/rings/trace.h"
 
 struct rte_mbuf;
 struct rte_mempool;
 
 namespace roci::dataplane {
-
-// Frames that are held until they are due: the earliest first, equal times in order of arrival.
-class DelayQueue {
- public:
-  static constexpr uint32_t kCapacity = 2048;
-  static constexpr uint64_t kNever = UINT64_MAX;
-
-  DelayQueue() { heap_.reserve(kCapacity); }
-  ~DelayQueue();
-  DelayQueue(const DelayQueue&) = delete;
-  DelayQueue& operator=(const DelayQueue&) = delete;
-
-  // Takes ownership of the frame. False: no room; the caller keeps the frame.
-  bool Push(rte_mbuf* frame, uint8_t to, uint64_t due_ns);
-  // The next frame that is due, or null.
-  rte_mbuf* Pop(uint64_t now_ns, uint8_t* to);
-  uint64_t next_due() const { return heap_.empty() ? kNever : heap_.front().due_ns; }
-  bool empty() const { return heap_.empty(); }
-  bool HasRoom() const { return heap_.size() != kCapacity; }
-
- private:
-  struct Held {
-    uint64_t due_ns;
-    uint64_t serial;
-    rte_mbuf* frame;
-    uint8_t to;
-  };
-  static bool Later(const Held& a, const Held& b) {
-    return a.due_ns != b.due_ns ? a.due_ns > b.due_ns : a.serial > b.serial;
-  }
-
-  uint64_t serial_ = 0;
-  std::vector<Held> heap_;
-};
 
 // Lookups of queue pairs for a tap. A queue pair of another lcore is not found.
 struct LaneView {
@@ -95,7 +64,12 @@ class LinkTap {
   void UseFaults(const OnShard&, LinkDirection direction, const FaultTable* table) {
     faults_[static_cast<size_t>(direction)] = table;
   }
-  // No captures, no faults, no rules and no held frames.
+  // Virtual time, before the first frame: from now on frames take time, see WireTime. `frames`:
+  // that there are.
+  void UseWireTime(const OnShard&, uint32_t rate_mbps, uint32_t frames) {
+    wire_time_.emplace(rate_mbps, frames);
+  }
+  // No captures, no faults, no rules, no held frames, and no time for frames.
   bool IsIdle() const;
 
   // Takes `count` frames from the port. Returns the number of frames in `frames` (at most
@@ -127,9 +101,15 @@ class LinkTap {
     return queues_[static_cast<size_t>(direction)];
   }
   uint64_t NextDue(LinkDirection direction) const {
-    return std::min(QueueOf(direction).next_due(),
-                    overtaken_[static_cast<size_t>(direction)].next_due());
+    const uint64_t due_ns = std::min(QueueOf(direction).next_due(),
+                                     overtaken_[static_cast<size_t>(direction)].next_due());
+    if (!wire_time_) [[likely]]
+      return due_ns;
+    return std::min(due_ns, direction == LinkDirection::kOut ? wire_time_->next_departure()
+                                                             : wire_time_->next_arrival());
   }
+  uint32_t Depart(rte_mbuf** frames, uint8_t* to, uint32_t begin, uint32_t end, uint32_t capacity);
+  uint32_t Arrive(rte_mbuf** frames, uint32_t count, uint32_t capacity);
   uint32_t Impair(LinkDirection direction, rte_mbuf** frames, uint8_t* to, uint32_t begin,
                   uint32_t end);
   bool PassesNow(LinkDirection direction, rte_mbuf* frame, uint8_t to);
@@ -159,6 +139,7 @@ class LinkTap {
   std::array<std::vector<Impairment*>, 2> rules_;
   std::array<DelayQueue, 2> queues_;
   std::array<OvertakenFrames, 2> overtaken_;
+  std::optional<WireTime> wire_time_;
   // Overtaken or injected frames are in the queue, and must not be overtaken by more.
   std::array<bool, 2> follows_{};
 };

@@ -77,6 +77,11 @@ class CompletionEvents {
     if (!withheld_.empty()) PublishWithheld();
   }
   bool empty(const OnShard&) const { return touched_.empty(); }
+  // Calls visit(cq) for each queue with entries of this burst.
+  template <class Visit>
+  void VisitTouched(const OnShard&, Visit&& visit) const {
+    for (const CompletionQueue* cq : touched_) visit(*cq);
+  }
   bool has_delayed(const OnShard&) const { return delayed_count_ != 0; }
   // Sends the events of this burst's entries. Called once per burst, after its last entry.
   void Flush(const OnShard& shard, uint64_t now_ns);

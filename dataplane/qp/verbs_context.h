@@ -50,6 +50,9 @@ class VerbsContext {
   // Stands for the user of the program; contexts of one user have the same.
   void SetUser(std::shared_ptr<const void> user) { user_ = std::move(user); }
   const void* user() const { return user_.get(); }
+  // Contexts of one process have the same number; 0: of a process of its own.
+  void SetProgram(uint64_t number) { program_ = number; }
+  uint64_t program() const { return program_; }
   // For the memory of its queues (SharedMemory::Create).
   const std::shared_ptr<memory::RetiredUse>& retired_rings() const { return retired_rings_; }
 
@@ -130,6 +133,7 @@ class VerbsContext {
   CompletionEvents* completion_events_ = nullptr;
   TurnShare* turn_share_ = nullptr;
   std::shared_ptr<const void> user_;
+  uint64_t program_ = 0;
   int wake_fd_ = -1;
   const std::shared_ptr<memory::RetiredUse> retired_rings_;
 };

@@ -42,6 +42,12 @@ class Doorbells {
     std::atomic_ref(page_->rounds).store(rounds, std::memory_order_relaxed);
   }
 
+  // Polls of the program that found nothing, modulo 2^32. What it posted before the last of them is
+  // visible to what the caller reads next.
+  uint32_t EmptyPolls() const {
+    return std::atomic_ref(page_->empty_polls).load(std::memory_order_acquire);
+  }
+
   // Rings a doorbell as the program does, for work that the daemon itself posts. Only on this
   // thread, which checks the page before it sleeps, so no wake-up is needed.
   void Ring(uint32_t handle) {

@@ -71,8 +71,9 @@ CompletionQueueInfo ShardClient::Do(const InspectCompletionQueue& command) {
 
 void ShardClient::Do(const ModerateCompletionQueue& command) {
   lcore_->Call([&](const OnShard& shard) {
-    lcore_->worker(shard).events().Moderate(shard, command.completion_queue, command.moderation,
-                                            Clock::Monotonic());
+    Worker& worker = lcore_->worker(shard);
+    worker.events().Moderate(shard, command.completion_queue, command.moderation,
+                             worker.RefreshTime());
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "dataplane/base/clock.h"
 #include "dataplane/base/eal.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/base/priority_guard.h"
@@ -11,6 +12,7 @@
 #include "dataplane/port/wire.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/pending_releases.h"
+#include "dataplane/shard/worker.h"
 #include "memory/app_memory.h"
 
 namespace roci::dataplane {
@@ -47,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Dataplane>> Dataplane::Start(const DataplaneOptio
   if (!pool.ok()) return pool.status();
   dataplane->pool_ = *std::move(pool);
   dataplane->frames_ = dataplane->pool_.get();
+  dataplane->has_virtual_time_ = options.lcore.virtual_time.is_used;
   for (uint32_t i = 0; i < options.eal.lcores; ++i) {
     dataplane->lcores_.push_back(std::make_unique<Lcore>(*dataplane, i, options.lcore));
     dataplane->wakes_.push_back(&dataplane->lcores_.back()->wake());
@@ -89,6 +92,12 @@ LcoreState Dataplane::Inspect(uint32_t lcore) const {
 
 std::optional<uint32_t> Dataplane::TakeBlocker(uint32_t lcore) {
   return lcores_[lcore]->TakeBlocker();
+}
+
+uint64_t Dataplane::Now() {
+  if (!has_virtual_time_) return Clock::Monotonic();
+  Lcore& only = *lcores_.front();
+  return only.Call([&](const OnShard& shard) { return only.worker(shard).now_ns(); });
 }
 
 Wire& Dataplane::AddWire() { return *wires_.emplace_back(std::make_unique<Wire>(*this)); }

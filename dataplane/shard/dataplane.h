@@ -50,6 +50,10 @@ class Dataplane final : public PortServices {
   // Whether DPDK's memory, which has the frames, lies in hugepages.
   bool HasHugePages() const;
 
+  bool has_virtual_time() const { return has_virtual_time_; }
+  // The time of the lcores, in ns.
+  uint64_t Now();
+
   // A new wire, which lives as long as this object.
   Wire& AddWire();
   // Guards another thread than the lcores against starvation; see PriorityGuard.
@@ -64,6 +68,7 @@ class Dataplane final : public PortServices {
 
  private:
   Dataplane();
+  bool has_virtual_time_ = false;
   std::unique_ptr<FramePool> pool_;
   std::unique_ptr<PriorityGuard> priority_guard_;
   std::unique_ptr<PendingReleases> releases_;

@@ -7,7 +7,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "dataplane/base/clock.h"
 #include "dataplane/link/link_tap.h"
 #include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/qpn_space.h"
@@ -26,7 +25,7 @@ absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) 
                      " faults, the most possible: delete one of them (roci fault del)"));
   }
   OpenTaps();
-  auto rule = std::make_unique<FaultRule>(TakeFaultId(), settings, Clock::Monotonic());
+  auto rule = std::make_unique<FaultRule>(TakeFaultId(), settings, dataplane_.Now());
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule->lanes.push_back(std::make_unique<FaultLane>(rule->fault));
   }
@@ -105,7 +104,7 @@ absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
     lane_faults_.push_back(std::make_unique<LaneFaults>());
   }
   completion_faults_.push_back(
-      std::make_unique<CompletionFault>(TakeFaultId(), settings, Clock::Monotonic()));
+      std::make_unique<CompletionFault>(TakeFaultId(), settings, dataplane_.Now()));
   CompletionFault* const added = completion_faults_.back().get();
   ChangeLaneFaults([added](LaneFaults& lane) { lane.faults[lane.count++] = added; });
   return added->id;

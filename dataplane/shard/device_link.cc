@@ -24,6 +24,15 @@ void ShardedDevice::OpenTaps() {
   }
 }
 
+// With virtual time there is one lcore, and the lane keeps its tap.
+void ShardedDevice::UseWireTime(uint32_t rate_mbps) {
+  OpenTaps();
+  dataplane_.lcore(0).Call([&](const OnShard& shard) {
+    taps_[0]->UseWireTime(shard, rate_mbps, dataplane_.frames().capacity());
+    lanes_[0]->AttachTap(shard, *taps_[0]);
+  });
+}
+
 void ShardedDevice::SetLinkDown(bool is_down) {
   is_set_down_ = is_down;
   RefreshLink();

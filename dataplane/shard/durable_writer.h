@@ -4,6 +4,7 @@
 
 #include <semaphore.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -46,6 +47,12 @@ class DurableWriter {
   // Gives up the owner's sync: Collect does not report `owner` any more.
   void GiveUp(const void* owner);
   bool HasDone() const { return done_count_.load(std::memory_order_relaxed) != collected_; }
+  // Whether a sync was started that is not collected.
+  bool IsBusy() const {
+    return std::ranges::any_of(slots_, [](const Slot& slot) {
+      return slot.state.load(std::memory_order_relaxed) != State::kFree;
+    });
+  }
   // Calls end(owner, charged_to, ok) for each finished sync. `owner` is null if the sync was given
   // up.
   template <class End>

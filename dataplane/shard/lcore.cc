@@ -180,6 +180,9 @@ LcoreSnapshot Lcore::Snapshot() const {
   out.timer_expiries = stats.timer_expiries.value();
   out.durable_syncs = stats.durable_syncs.value();
   out.durable_failures = stats.durable_failures.value();
+  out.virtual_ns = stats.virtual_ns.value();
+  out.virtual_jumps = stats.virtual_jumps.value();
+  out.virtual_guesses = stats.virtual_guesses.value();
   for (size_t i = 0; i < kLcoreStageCount; ++i) out.stage_cycles[i] = stats.stage_cycles[i].value();
   return out;
 }

@@ -110,6 +110,7 @@ ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig 
                                             std::move(copies), config.max_address_handles,
                                             std::move(config.retired_rings));
   context_->SetUser(user);
+  context_->SetProgram(config.program);
   context_->UseEvents(*lcore.services().events);
   removal_ = std::make_unique<ContextRemoval>(*context_);
   releases_.AddClient();

@@ -35,6 +35,7 @@ struct ShardClientConfig {
   uint32_t max_queue_pairs = ROCI_ABI_MAX_QP_HANDLES;  // at most that
   uint32_t max_address_handles = 65536;
   std::shared_ptr<EventSocket> async_socket;
+  uint64_t program = 0;  // see VerbsContext
 };
 
 // Control thread only. Pointers to the context's objects are valid until the objects are destroyed.

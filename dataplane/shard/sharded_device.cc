@@ -23,6 +23,7 @@
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/device_link.h"
 #include "dataplane/shard/lcore.h"
+#include "memory/split_mix.h"
 #include "roce/headers.h"
 
 namespace roci::dataplane {
@@ -42,8 +43,12 @@ absl::StatusOr<std::unique_ptr<ShardedDevice>> ShardedDevice::Create(
   }
   std::unique_ptr<ShardedDevice> device(new ShardedDevice(dataplane));
   device->name_ = config.name;
-  device->qpns_ = std::make_unique<QpnSpace>(dataplane.lcore_count(), std::random_device{}());
-  device->srqns_ = std::make_unique<QpnSpace>(1, std::random_device{}());
+  memory::SplitMix seeds(config.seed.value_or(0));
+  const auto next_seed = [&] {
+    return config.seed ? static_cast<uint32_t>(seeds.Next()) : std::random_device{}();
+  };
+  device->qpns_ = std::make_unique<QpnSpace>(dataplane.lcore_count(), next_seed());
+  device->srqns_ = std::make_unique<QpnSpace>(1, next_seed());
   if (absl::Status status = device->OpenSlowPath(); !status.ok()) return status;
   if (absl::Status status = device->OpenPort(config); !status.ok()) return status;
   device->AddLanes(config);
@@ -114,6 +119,7 @@ void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
     lcore.AttachLane(*lane);
     lanes_.push_back(std::move(lane));
   }
+  if (dataplane_.has_virtual_time()) UseWireTime(config.rate_mbps);
 }
 
 ShardedDevice::ShardedDevice(Dataplane& dataplane) : dataplane_(dataplane) {}

@@ -59,6 +59,9 @@ struct ShardedDeviceConfig {
   // rate.
   std::optional<roce::CongestionParameters> congestion;
   VendorErrors vendor_errors = kPlainVendorErrors;
+  uint32_t rate_mbps = 100'000;  // of a wire, with virtual time
+  // Of the first numbers of queue pairs and shared receive queues; none: they are random.
+  std::optional<uint64_t> seed;
 };
 
 // Control thread only, except where noted. Its clients must be destroyed before it.
@@ -205,6 +208,7 @@ class ShardedDevice {
   struct ImpairmentRule;
   struct FaultRule;
   void OpenTaps();
+  void UseWireTime(uint32_t rate_mbps);
   std::unique_ptr<FaultTable> TableOf(size_t lane, LinkDirection direction) const;
   void UseFaults(std::initializer_list<LinkDirection> directions);
   void ForgetFaults() noexcept;

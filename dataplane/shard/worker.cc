@@ -32,17 +32,24 @@ Worker::Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options)
     : dataplane_(dataplane),
       lcore_(lcore),
       options_(options),
-      clock_(rte_get_tsc_hz()),
+      clock_(options.virtual_time.is_used ? Clock::Virtual(VirtualTime::kBeginNs)
+                                          : Clock(rte_get_tsc_hz())),
       long_call_tsc_(rte_get_tsc_hz() / kLongCallsPerSecond),
       profile_(options.profile),
       scheduler_(options.fairness),
       stash_(dataplane.frames().mempool()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      is_virtual_(options.virtual_time.is_used),
+      programs_(options.virtual_time.quiet_ms * kNsPerMs),
       wheel_(RefreshTime()),
       durable_writer_([&lcore] {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         lcore.WakeIfSleeping();
-      }) {}
+      }) {
+  if (!is_virtual_) return;
+  stats_.virtual_ns.Add(now_);
+  next_publish_ns_ = UINT64_MAX;  // programs would take time that stands still for a busy processor
+}
 
 Worker::~Worker() {
   close(epoll_);
@@ -52,13 +59,15 @@ Worker::~Worker() {
 
 void Worker::Run() {
   priority_.Take(options_.realtime, kLcorePriority, RefreshTime());
-  Loop();
+  RunLoop();
 }
 
 bool Worker::RunHere() {
   priority_.MoveHere(RefreshTime());
-  return Loop();
+  return RunLoop();
 }
+
+bool Worker::RunLoop() { return is_virtual_ ? LoopVirtually() : Loop(); }
 
 bool Worker::Loop() {
   lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
@@ -287,6 +296,7 @@ TurnShare& Worker::PrepareContext(const VerbsContext& context, size_t queues) {
   detached_.reserve(contexts);
   refused_.reserve(contexts);
   contexts_.reserve(contexts);
+  programs_.MakeRoom(contexts);
   events_.MakeRoom(shard_, queues);
   return scheduler_.Join(context.user());
 }
@@ -295,6 +305,7 @@ void Worker::AddContext(VerbsContext& context, TurnShare& share) noexcept {
   events_.Register(shard_, context.async_events(shard_));
   context.UseTurns(shard_, share);
   contexts_.push_back(&context);
+  if (is_virtual_) programs_.Add(context);
   if (context.copies().use()->has_blocked()) changes_seen_ = CopyUse::changes() - 1;
   // The old and the new lcore may or may not be asleep.
   context.doorbells(shard_).SetSleeping(lcore_.wake_.is_sleeping());
@@ -303,6 +314,7 @@ void Worker::AddContext(VerbsContext& context, TurnShare& share) noexcept {
 
 void Worker::RemoveContext(VerbsContext& context) {
   std::erase(contexts_, &context);
+  if (is_virtual_) programs_.Remove(context);
   scheduler_.Leave(context.turn_share(shard_));
   events_.Unregister(shard_, context.async_events(shard_));
   epoll_ctl(epoll_, EPOLL_CTL_DEL, context.wake_fd(), nullptr);

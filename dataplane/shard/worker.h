@@ -25,6 +25,7 @@
 #include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/port_waits.h"
+#include "dataplane/shard/program_watch.h"
 #include "dataplane/shard/send_scheduler.h"
 #include "dataplane/types/slow_path_kind.h"
 #include "memory/segment.h"
@@ -44,6 +45,7 @@ struct WorkerStats {
   Counter rx_bursts, rx_packets, rx_handed_off, tx_packets, calls, bad_doorbells, memory_faults;
   Counter timer_expiries, long_calls;
   Counter async_events, durable_syncs, durable_failures;
+  Counter virtual_ns, virtual_jumps, virtual_guesses;
   std::array<Counter, kLcoreStageCount> stage_cycles;
 };
 
@@ -101,6 +103,7 @@ class Worker final : public DurableService {
   // Any thread.
   const ShardServices& services() const { return services_; }
   uint64_t RefreshTime();
+  uint64_t now_ns() const { return now_; }
   // Counts a function that ran on another thread while the lcore was idle, since `begin_tsc`, and
   // may have left work.
   void CountCall(uint64_t begin_tsc) {
@@ -132,6 +135,7 @@ class Worker final : public DurableService {
   static constexpr int kMostWakeUps = 16;  // descriptors that one epoll call reports
 
   // worker.cc
+  bool RunLoop();
   bool Loop();
   void StartRound();
   void PublishRound();
@@ -143,6 +147,13 @@ class Worker final : public DurableService {
   uint32_t ExpireTimers();
   uint32_t FailUsers();
   uint32_t FlushLanes();
+
+  // worker_virtual.cc
+  bool LoopVirtually();
+  bool AwaitPrograms();
+  void ServeControl();
+  uint32_t RunVirtualRound();
+  void AdvanceTime();
 
   // worker_receive.cc
   uint32_t ReceiveLane(DeviceLane& lane);
@@ -272,6 +283,7 @@ class Worker final : public DurableService {
   bool RearmAll();
   void JudgeSleep(uint64_t frames);
   bool AnythingPending();
+  uint64_t NextDue() const;
   uint64_t SleepNs();
   int Wait(uint64_t ns);
   void NoteWakeUp(int ready);
@@ -334,7 +346,12 @@ class Worker final : public DurableService {
   int epoll_ = -1;
   PortWaits port_waits_{epoll_};
   std::array<epoll_event, kMostWakeUps> wake_ups_;
-  bool has_slept_ = false;  // before this round
+  // With virtual time.
+  const bool is_virtual_;
+  ProgramWatch programs_;
+  uint64_t answers_ = 0;        // that programs have got, as last seen
+  bool has_rechecked_ = false;  // AdvanceTime has found queue pairs that want to send
+  bool has_slept_ = false;      // before this round
   PortWaits::Ended sleep_end_ = PortWaits::Ended::kByTime;
   struct DurableWaiter {
     QueuePair* qp;

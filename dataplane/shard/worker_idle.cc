@@ -148,27 +148,31 @@ bool Worker::HasWork() {
          AnythingPending() || port_waits_.MissesEnabling() || now_ + SleepNs() < sleeps_until_ns_;
 }
 
+// (With virtual time the lcore takes turns with programs, so it does the work itself.)
 void Worker::RunShortWork() {
+  if (is_virtual_) return;
   runs_for_caller_ = true;
   for (uint32_t round = 0; round < kRoundsOfShortWork && RunOnce() != 0; ++round) {
   }
   runs_for_caller_ = false;
 }
 
+// When time alone gives the lcore something to do; TimerNode::kNever: it does not.
+uint64_t Worker::NextDue() const {
+  static_assert(CompletionEvents::kNever == TimerNode::kNever &&
+                DelayQueue::kNever == TimerNode::kNever);
+  uint64_t due = std::min(wheel_.NextExpiry(), events_.next_deadline(shard_));
+  for (const DeviceLane* lane : lanes_) {
+    if (lane->tap() != nullptr) due = std::min(due, lane->tap()->next_due());
+  }
+  return due;
+}
+
 uint64_t Worker::SleepNs() {
   uint64_t ns = std::min(kLongestSleepNs, DurableSleepNs());
   if (!refused_.empty()) ns = std::min(ns, kShortestPollNs);
-  const uint64_t expiry = wheel_.NextExpiry();
-  const uint64_t deadline = events_.next_deadline(shard_);
-  if (deadline != CompletionEvents::kNever) {
-    ns = std::min(ns, deadline > now_ ? deadline - now_ : 0);
-  }
-  if (expiry != TimerNode::kNever) ns = std::min(ns, expiry > now_ ? expiry - now_ : 0);
-  for (const DeviceLane* lane : lanes_) {
-    if (lane->tap() == nullptr) continue;
-    const uint64_t due = lane->tap()->next_due();
-    if (due != DelayQueue::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
-  }
+  const uint64_t due = NextDue();
+  if (due != TimerNode::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
   if (port_waits_.MustPoll() || events_.has_delayed(shard_)) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
     ns = std::min(ns, std::clamp(idle_ns / kIdlePerPoll, kShortestPollNs, kLongestPollNs));

@@ -104,7 +104,8 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   // Before sending, so that the buffers are reused while they are in the cache.
   FreeFrames(lane, frames, kept);
   VisitTouched();
-  events_.Publish(shard_);
+  if (!is_virtual_) [[likely]]
+    events_.Publish(shard_);
   return count;
 }
 

@@ -289,7 +289,10 @@ struct roci_abi_doorbells {
   uint32_t paths;
   uint32_t reserved0[13];
   uint64_t level2;  // bit i: level1[i] != 0
-  uint64_t reserved1[7];
+  // Written by the program, with release order: polls of any completion queue of the session that
+  // found nothing. Only with ROCI_ABI_FEATURE_POLL_COUNT.
+  uint32_t empty_polls;
+  uint32_t reserved1[13];
   uint64_t level1[ROCI_ABI_MAX_QP_HANDLES / 64 / 64];
   uint64_t reserved2[8 - (ROCI_ABI_MAX_QP_HANDLES / 64 / 64) % 8];
   uint64_t level0[ROCI_ABI_MAX_QP_HANDLES / 64];
@@ -297,5 +300,6 @@ struct roci_abi_doorbells {
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, rounds) == 4);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, paths) == 8);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level2) == 64);
+ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, empty_polls) == 72);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level1) == 128);
 ROCI_ABI_ASSERT(offsetof(struct roci_abi_doorbells, level0) % 64 == 0);

@@ -45,6 +45,10 @@ struct roci_abi_memory_proof {
 // Set by the daemon if the device can repeat selectively: a MODIFY_QP to RTR may have
 // ROCI_ABI_ECE_SELECTIVE_REPEAT.
 #define ROCI_ABI_FEATURE_SELECTIVE_REPEAT 32u
+// Set by a daemon whose time is virtual: the program counts polls that find nothing
+// (roci_abi_doorbells::empty_polls), so that the daemon knows when it has seen all its completions.
+// (For a program that does not, the daemon waits for some time.)
+#define ROCI_ABI_FEATURE_POLL_COUNT 64u
 struct roci_abi_hello_request {
   struct roci_abi_request head;
   uint32_t magic;

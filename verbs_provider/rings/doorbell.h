@@ -42,6 +42,10 @@ class Doorbells {
   uint32_t paths() const {
     return std::atomic_ref<uint32_t>(page_->paths).load(std::memory_order_acquire);
   }
+  /// roci_abi_doorbells::empty_polls. After the poll has looked, and after all posts before it.
+  void CountEmptyPoll() const {
+    std::atomic_ref<uint32_t>(page_->empty_polls).fetch_add(1, std::memory_order_release);
+  }
   /// A hash of the page: two pages may have the same number.
   size_t number() const { return reinterpret_cast<uintptr_t>(page_) >> 12; }
   bool is_sleeping() const {

@@ -122,6 +122,7 @@ int ApplyHello(VerbsSession* session, const roci_abi_hello_response& response, R
       Doorbells(session->doorbell_memory.At<roci_abi_doorbells>(0), &session->wake_file);
   session->number = response.session;
   session->auto_inline = response.auto_inline;
+  session->counts_polls = (response.features & ROCI_ABI_FEATURE_POLL_COUNT) != 0;
   session->may_restart = (response.features & ROCI_ABI_FEATURE_RESTART) != 0;
   session->repeats_selectively = (response.features & ROCI_ABI_FEATURE_SELECTIVE_REPEAT) != 0;
   session->has_lenient_posts = (response.flags & ROCI_ABI_HELLO_LENIENT_POSTS) != 0;

@@ -69,6 +69,7 @@ struct VerbsSession {
   HeldFile async_file;  // each context has a duplicate
   uint32_t number = 0;  // as `roci show apps` prints it
   uint32_t auto_inline = 0;
+  bool counts_polls = false;         // the daemon asks for the number of empty polls
   bool may_restart = false;          // send queues may skip indices
   bool fills_checksums = false;      // the daemon fills in the checksums of raw packets
   bool repeats_selectively = false;  // reliable connections may, if the peer does, too

@@ -20,6 +20,9 @@ int PollEmpty(VerbsSession* session) {
   if (!session->alive()) [[unlikely]] {
     return -EIO;
   }
+  if (session->counts_polls) [[unlikely]] {
+    session->bells.CountEmptyPoll();
+  }
   const uint32_t tries = ++empty_polls;
   if (tries <= kEmptyPollsBeforeYield) return 0;
   if ((tries & (kEmptyPollsPerPeerCheck - 1)) == 0 && !session->client.CheckPeer()) return -EIO;

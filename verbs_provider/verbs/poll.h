@@ -24,8 +24,8 @@ inline void FreeWork(const VerbsSession* session, const roci_abi_cqe& entry) {
   tail.store(entry.slot + 1, std::memory_order_release);
 }
 
-/// Called after an empty poll. Yields the processor after several of them, and checks now and then
-/// whether the daemon runs. 0 or -EIO.
+/// Called after an empty poll. Counts it if the daemon asks for that, yields the processor
+/// after several of them, and checks now and then whether the daemon runs. 0 or -EIO.
 int PollEmpty(VerbsSession* session);
 /// Called after a poll that returned a completion.
 void NotePolled();

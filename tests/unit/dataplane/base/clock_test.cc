@@ -28,5 +28,14 @@ TEST(Clock, FollowsTheSystemsMonotonicClock) {
   }
 }
 
+TEST(Clock, VirtualTimeMovesByJumpsOnly) {
+  Clock clock = Clock::Virtual(1'000);
+  EXPECT_EQ(clock.At(Clock::Tsc()), 1'000U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));  // longer than between two anchors
+  EXPECT_EQ(clock.At(Clock::Tsc()), 1'000U);
+  clock.JumpTo(70'000'000'000);
+  EXPECT_EQ(clock.At(Clock::Tsc()), 70'000'000'000U);
+}
+
 }  // namespace
 }  // namespace roci::dataplane

@@ -432,6 +432,46 @@ TEST_F(LinkTapTest, DroppedFramesUseNoTimeOfARate) {
   EXPECT_EQ(Send({}), std::vector<int>{1});
 }
 
+TEST_F(LinkTapTest, WithVirtualTimeFramesLeaveOneAfterTheOtherAndArriveLater) {
+  constexpr uint32_t kRateMbps = 1000, kFrames = 64;
+  LinkTap peer(0, &now_, TestDataplane().frames().mempool(), {});
+  for (LinkTap* tap : {&tap_, &peer}) tap->UseWireTime(kShard, kRateMbps, kFrames);
+  EXPECT_FALSE(tap_.IsIdle());
+  rte_mbuf* frames[32] = {Make(1), Make(2)};
+  uint8_t to[32] = {};
+  for (int i = 0; i < 2; ++i) frames[i]->hash.usr = 0x12;  // the queue pair that sends it
+  const uint64_t begin = now_;
+  EXPECT_EQ(tap_.Send(frames, to, 2, 32), 0u);
+  for (uint64_t i = 1; i <= 2; ++i) {
+    const uint64_t left = tap_.next_due();
+    EXPECT_NEAR(static_cast<double>(left - begin), static_cast<double>(i * kFrameNs), 2);
+    now_ = left - 1;
+    EXPECT_EQ(tap_.Send(frames, to, 0, 32), 0u);
+    now_ = left;
+    ASSERT_EQ(tap_.Send(frames, to, 0, 32), 1u);
+    EXPECT_EQ(peer.Receive(frames, 1, 32), 0u);
+  }
+  for (int i = 0; i < 2; ++i) {
+    now_ = peer.next_due();
+    ASSERT_EQ(peer.Receive(frames, 0, 32), 1u);
+    rte_pktmbuf_free(frames[0]);
+  }
+  EXPECT_NEAR(static_cast<double>(now_ - begin),
+              static_cast<double>(2 * kFrameNs + dataplane::WireTime::kLatencyNs), 4);
+  EXPECT_EQ(peer.next_due(), dataplane::DelayQueue::kNever);
+}
+
+TEST_F(LinkTapTest, FramesOfTheControlThreadTakeNoVirtualTime) {
+  LinkTap peer(0, &now_, TestDataplane().frames().mempool(), {});
+  for (LinkTap* tap : {&tap_, &peer}) tap->UseWireTime(kShard, 1000, 64);
+  rte_mbuf* frames[32] = {Make(1)};
+  uint8_t to[32] = {};
+  frames[0]->hash.usr = roce::kGsiQpn.value();
+  ASSERT_EQ(tap_.Send(frames, to, 1, 32), 1u);
+  ASSERT_EQ(peer.Receive(frames, 1, 32), 1u);
+  rte_pktmbuf_free(frames[0]);
+}
+
 TEST_F(LinkTapTest, DuplicatesArriveTwiceAndLostFramesNever) {
   ImpairmentSettings settings;
   settings.duplicate = dataplane::kAlways;

@@ -1,0 +1,115 @@
+// The loop with virtual time: the lcore and the programs take turns. While programs react to what
+// the lcore has told them, it waits; then it does everything that there is to do at this time,
+// which takes no time; if there is nothing, the time jumps to the next event.
+#include <unistd.h>
+
+#include <utility>
+
+#include "dataplane/qp/queue_pair.h"
+#include "dataplane/qp/verbs_context.h"
+#include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/worker.h"
+
+namespace roci::dataplane {
+namespace {
+
+// While programs are waited for, the lcore first yields, then sleeps: they need the processor.
+constexpr uint32_t kYieldsBeforeSleep = 256;
+constexpr uint64_t kSleepNs = 50'000;
+
+}  // namespace
+
+bool Worker::LoopVirtually() {
+  lcore_.thread_id_.store(gettid(), std::memory_order_relaxed);
+  while (AwaitPrograms()) {
+    const uint32_t work = RunVirtualRound();
+    if (work == kLost) [[unlikely]]
+      return false;
+    if (work != 0) {
+      stats_.virtual_guesses.Add(programs_.TakeGuesses());
+    } else {
+      AdvanceTime();
+    }
+  }
+  FlushLanes();
+  stash_.Drain();
+  return true;
+}
+
+// Waits until all programs are quiet. False: the lcore is to stop.
+bool Worker::AwaitPrograms() {
+  for (uint32_t tries = 0; !lcore_.stopping(); ++tries) {
+    ServeControl();
+    if (programs_.AreQuiet(shard_, contexts_, Clock::Monotonic())) return true;
+    if (tries < kYieldsBeforeSleep) {
+      Yield();
+    } else {
+      lcore_.Lend();
+      Wait(kSleepNs);
+      lcore_.TakeBack();
+    }
+  }
+  return false;
+}
+
+// What the control thread wants, for which programs may wait: its functions and its frames, which
+// take no time.
+void Worker::ServeControl() {
+  const uint64_t begin_tsc = Clock::Tsc();
+  if (const uint32_t calls = lcore_.mailbox_.Serve(shard_); calls != 0)
+    CountCalls(calls, begin_tsc);
+  if (events_.has_delayed(shard_)) events_.Retry(shard_);
+  FlushLanes();
+  for (DeviceLane* lane : lanes_) {
+    if (lane->ReceivePending(shard_)) ReceiveLane(*lane);
+  }
+  const uint64_t answers =
+      stats_.calls.value() + stats_.async_events.value() + events_.sent.value();
+  if (answers == answers_) return;
+  answers_ = answers;
+  programs_.NoteAnswers();
+}
+
+// As RunOnce, but what programs have posted comes first: nothing that they post because of this
+// round is part of it. They get their completions at its end.
+uint32_t Worker::RunVirtualRound() {
+  StartRound();
+  uint32_t work = CollectCopies() + CollectDoorbells();
+  if (!scheduler_.empty()) work += VisitActive();
+  for (DeviceLane* lane : lanes_) work += ReceiveLane(*lane);
+  if (!collecting_.empty() && !RunCopies(work)) return kLost;
+  work += CollectDurable();
+  if (wheel_.DueTick(now_)) work += ExpireTimers();
+  if (events_.has_overflowed(shard_)) work += FailUsers();
+  work += FlushLanes();
+  events_.VisitTouched(
+      shard_, [this](const CompletionQueue& cq) { programs_.NoteCompletion(cq.context()); });
+  events_.Flush(shard_, now_);
+  round_busy_ = work != 0;
+  if (work != 0) last_busy_ns_ = now_;
+  return work;
+}
+
+// A round has found nothing to do.
+void Worker::AdvanceTime() {
+  ServeControl();
+  if (AnythingPending() || !programs_.AreQuiet(shard_, contexts_, Clock::Monotonic())) return;
+  if (!detached_.empty() || !refused_.empty() || durable_writer_.IsBusy()) {
+    // Other threads copy or write: that takes no virtual time.
+    refused_retry_ns_ = now_;
+    return Yield();
+  }
+  // From now on every post rings a doorbell. What a queue pair can still send waits for a frame.
+  if (!RearmAll() && !std::exchange(has_rechecked_, true)) return;
+  has_rechecked_ = false;
+  const uint64_t due_ns = NextDue();
+  if (due_ns == TimerNode::kNever) return Sleep();
+  if (due_ns <= now_) return;
+  stats_.virtual_guesses.Add(programs_.TakeGuesses());
+  stats_.virtual_jumps.Add(1);
+  stats_.virtual_ns.Add(due_ns - now_);
+  clock_.JumpTo(due_ns);
+  RefreshTime();
+}
+
+}  // namespace roci::dataplane
