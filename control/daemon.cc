@@ -163,7 +163,10 @@ absl::Status Daemon::StartDataplane() {
   }
   options.lcore.idle_sleep_us = config_.daemon.idle_sleep_us;
   options.lcore.spin = config_.daemon.spin;
-  options.lcore.realtime = config_.daemon.realtime;
+  // Virtual time waits for programs, so its lcore must not keep them from a processor.
+  options.lcore.virtual_time = config_.daemon.virtual_time;
+  options.lcore.realtime =
+      config_.daemon.virtual_time.is_used ? dataplane::RealtimeUse::kOff : config_.daemon.realtime;
   options.lcore.fairness = config_.daemon.fairness;
   absl::StatusOr<std::unique_ptr<dataplane::Dataplane>> dataplane =
       dataplane::Dataplane::Start(options);

@@ -20,7 +20,7 @@ constexpr char kFooter[] = R"(
 CONFIGURATION FILE
   TOML. Every key is optional; unknown keys are errors. docs/rocid.toml is a commented example.
     [daemon]    lcores, pin, hugepages, memory_mib, spin, idle_sleep_us, realtime, fairness,
-                log_level, metrics, telemetry, eal_args
+                clock, virtual_quiet_ms, seed, log_level, metrics, telemetry, eal_args
     [memory]    policy, auto_inline
     [limits]    max_qp, max_cq, max_mr, max_mw, max_dm_bytes, max_pd, max_ah, max_srq, max_srq_wr, max_qp_wr,
                 max_cqe, max_rd_atomic, max_sessions, ring_memory_mib, user_percent

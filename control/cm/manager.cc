@@ -2,6 +2,7 @@
 #include "control/cm/manager.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -13,7 +14,8 @@
 namespace roci::control::cm {
 namespace {
 
-uint64_t RandomSeed() {
+uint64_t RandomSeed(const std::optional<uint64_t>& configured) {
+  if (configured) return memory::SplitMix::At(*configured, 1);
   std::random_device device;
   return uint64_t{device()} << 32 | device();
 }
@@ -39,11 +41,14 @@ bool IsConnectionQpType(uint8_t type) {
 
 }  // namespace
 
-Manager::Manager(Services& services) : services_(services), random_(RandomSeed()) {
+Manager::Manager(Services& services)
+    : services_(services),
+      random_(RandomSeed(services.devices.empty() ? std::nullopt
+                                                  : services.devices.front()->config().seed)) {
   for (const std::unique_ptr<Device>& device : services.devices) {
     EngineConfig config;
     config.ca_guid = device->node_guid();
-    ports_.push_back(std::make_unique<Port>(*device, config, RandomSeed()));
+    ports_.push_back(std::make_unique<Port>(*device, config, RandomSeed(device->config().seed)));
     Port* port = ports_.back().get();
     device->SetGsiHandler(
         [this, port](const roce::Packet& packet) { ReceivePacket(*port, packet); });

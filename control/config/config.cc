@@ -8,6 +8,7 @@
 #include "control/config/toml_reader.h"
 #include "control/net/addresses.h"
 #include "dataplane/port/port_devargs.h"
+#include "memory/split_mix.h"
 
 namespace roci::control {
 namespace {
@@ -69,6 +70,9 @@ void ReadDevices(TomlReader& reader, Config& config) {
       if (!HasWire(config, device.wire)) table.Fault("wire", "no [[wire]] has this name");
       if (!device.mac) device.mac = DefaultMac(index);
     }
+    if (config.daemon.virtual_time.is_used && !device.port.empty()) {
+      table.Fault("port", "clock = \"virtual\" of [daemon] is for devices on wires only");
+    }
     CheckAgainstOthers(table, config, device);
     device.congestion = CongestionOf(config.congestion, device.congestion_use, !device.wire.empty(),
                                      device.rate_mbps);
@@ -91,6 +95,14 @@ void AddDefaultDevices(Config& config) {
     device.mtu = kDefaultWireMtuBytes;
     device.wire = "wire0";
     device.congestion = CongestionOf(config.congestion, std::nullopt, true, device.rate_mbps);
+  }
+}
+
+// Of each device, so that what happens on one does not change the numbers of another.
+void SetSeeds(Config& config) {
+  if (!config.daemon.virtual_time.is_used) return;
+  for (size_t i = 0; i < config.devices.size(); ++i) {
+    config.devices[i].seed = memory::SplitMix::At(config.daemon.seed, i);
   }
 }
 
@@ -120,6 +132,7 @@ absl::StatusOr<Config> ParseConfig(std::string_view text, const std::string& fil
   const absl::Status status = ParseToml(absl::string_view(text.data(), text.size()), file, read);
   if (!status.ok()) return status;
   if (config.devices.empty()) AddDefaultDevices(config);
+  SetSeeds(config);
   return config;
 }
 

@@ -20,6 +20,7 @@
 #include "dataplane/base/limits.h"
 #include "dataplane/base/thread_priority.h"
 #include "dataplane/types/fairness.h"
+#include "dataplane/types/lcore_state.h"
 #include "dataplane/types/port_state.h"
 #include "roce/types.h"
 
@@ -48,6 +49,8 @@ struct DaemonConfig {  // [daemon]
   uint32_t idle_sleep_us = 200;
   dataplane::RealtimeUse realtime = dataplane::RealtimeUse::kAuto;
   dataplane::Fairness fairness = dataplane::Fairness::kQueuePair;
+  dataplane::VirtualTime virtual_time;  // clock, virtual_quiet_ms
+  uint32_t seed = 0;                    // with virtual time: of the numbers that are random without
   LogLevel log_level = LogLevel::kNotice;
   MetricsAddress metrics;  // port 0: none are served
   bool telemetry = false;  // of DPDK
@@ -90,6 +93,8 @@ struct DeviceConfig {  // [[device]]
   std::optional<CongestionUse> congestion_use;  // absent: that of [congestion]
   Personality personality;
   std::vector<std::string> faults;  // [[device.fault]], as JSON (fault_reader.h)
+  // Derived from `seed` of [daemon]. Absent: real time, and random numbers.
+  std::optional<uint64_t> seed;
   // Derived from [congestion] and congestion_use. Absent: congestion control is off.
   std::optional<roce::CongestionParameters> congestion;
 };

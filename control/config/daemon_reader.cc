@@ -21,6 +21,7 @@ constexpr Named<dataplane::RealtimeUse> kRealtimeUses[] = {{"auto", dataplane::R
                                                            {"off", dataplane::RealtimeUse::kOff}};
 constexpr Named<dataplane::Fairness> kFairnesses[] = {
     {"queue_pair", dataplane::Fairness::kQueuePair}, {"user", dataplane::Fairness::kUser}};
+constexpr Named<bool> kClocks[] = {{"real", false}, {"virtual", true}};
 constexpr Named<roci_abi_memory_policy> kMemoryPolicies[] = {
     {"auto", ROCI_ABI_MEMORY_AUTO},
     {"process_vm", ROCI_ABI_MEMORY_PROCESS_VM},
@@ -41,6 +42,25 @@ void CheckEalArguments(TomlReader& reader, const std::vector<std::string>& args)
   }
 }
 
+// After the keys that contradict it.
+void ReadClock(TomlReader& reader, DaemonConfig& out) {
+  reader.Parsed("clock", "one of \"real\", \"virtual\"", [&](const std::string& text) {
+    return Lookup(kClocks, text, out.virtual_time.is_used);
+  });
+  const bool has_quiet = reader.Number("virtual_quiet_ms", 1, 600'000, out.virtual_time.quiet_ms);
+  const bool has_seed = reader.Number("seed", 0, UINT32_MAX, out.seed);
+  if (!out.virtual_time.is_used) {
+    if (has_quiet) reader.Fault("virtual_quiet_ms", "needs clock = \"virtual\"");
+    if (has_seed) reader.Fault("seed", "needs clock = \"virtual\"");
+    return;
+  }
+  if (out.lcores != 1) reader.Fault("clock", "\"virtual\" needs lcores = 1");
+  if (out.spin) reader.Fault("clock", "\"virtual\" cannot be used with spin = true");
+  if (out.realtime == dataplane::RealtimeUse::kOn) {
+    reader.Fault("clock", "\"virtual\" cannot be used with realtime = \"on\"");
+  }
+}
+
 }  // namespace
 
 void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
@@ -58,6 +78,7 @@ void ReadDaemon(TomlReader& reader, DaemonConfig& out) {
                 [&](const std::string& text) { return Lookup(kRealtimeUses, text, out.realtime); });
   reader.Parsed("fairness", "one of \"queue_pair\", \"user\"",
                 [&](const std::string& text) { return Lookup(kFairnesses, text, out.fairness); });
+  ReadClock(reader, out);
   reader.Parsed("log_level", "one of \"error\", \"warning\", \"notice\", \"info\", \"debug\"",
                 [&](const std::string& text) { return Lookup(kLogLevels, text, out.log_level); });
   std::string metrics;

@@ -1,6 +1,7 @@
 #include "control/device/device.h"
 
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.mtu = config.mtu;
   lower.congestion = config.congestion;
   lower.vendor_errors = config.personality.vendor_errors;
+  lower.rate_mbps = config.rate_mbps;
+  lower.seed = config.seed;
   absl::StatusOr<std::unique_ptr<dataplane::ShardedDevice>> port =
       dataplane::ShardedDevice::Create(dataplane, lower);
   if (!port.ok()) {
@@ -106,7 +109,14 @@ Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop
                  config.vlans, config.routes),
       neighbours_(addresses_),
       groups_(addresses_, Eui64(addresses_.mac()), MostGroups(limits)),
-      quotas_(limits) {}
+      quotas_(limits),
+      random_(config.seed.value_or(0)) {}
+
+uint64_t Device::RandomNumber() {
+  if (config_.seed) return random_.Next();
+  uint64_t number = 0;
+  return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
+}
 
 Device::~Device() { loop_.Forget(slow_path_watch_); }
 

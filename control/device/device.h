@@ -22,6 +22,7 @@
 #include "control/net/group_reports.h"
 #include "control/net/neighbours.h"
 #include "dataplane/shard/sharded_device.h"
+#include "memory/split_mix.h"
 #include "roce/frame.h"
 #include "verbs_provider/abi/session.h"
 
@@ -94,6 +95,9 @@ class Device {
   const DeviceLimits& limits() const { return limits_; }
   const DeviceIdentity& identity() const { return config_.personality.identity; }
   DeviceQuotas& quotas() { return quotas_; }
+  // A number that makes mix-ups unlikely, not a secret: from the device's seed, if it has one. 0:
+  // no random numbers available yet.
+  uint64_t RandomNumber();
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
   CallFaults& call_faults() { return call_faults_; }
@@ -202,6 +206,7 @@ class Device {
   GroupReferences attached_groups_;
   std::multimap<roce::NetAddress, GroupReports::Reference> joined_groups_;  // by JoinGroup
   DeviceQuotas quotas_;
+  memory::SplitMix random_;
   MulticastMemberships multicast_;
   XrcDomains xrc_domains_;
   CallFaults call_faults_;

@@ -33,7 +33,10 @@ uint64_t WallOffset() {
 class CaptureServer::Capture {
  public:
   Capture(Device& device, std::unique_ptr<dataplane::CaptureTap> tap, const CaptureRequest& request)
-      : device_(device), tap_(std::move(tap)), wall_offset_ns_(WallOffset()) {
+      : device_(device),
+        tap_(std::move(tap)),
+        has_virtual_time_(device.config().seed.has_value()),
+        wall_offset_ns_(has_virtual_time_ ? 0 : WallOffset()) {
     if (request.count != 0) left_ = request.count;
     const uint32_t snap_length = request.settings.snap_length;
     pcapng::AppendHeader(device.name(), snap_length == UINT32_MAX ? 0 : snap_length, out);
@@ -56,6 +59,7 @@ class CaptureServer::Capture {
       pcapng::AppendPacket(frame.time_ns + wall_offset_ns_,
                            is_in ? pcapng::Direction::kIn : pcapng::Direction::kOut, frame.bytes,
                            frame.original_length, out);
+      last_ns_ = frame.time_ns;
       ++written_;
       --left_;
     }
@@ -66,7 +70,8 @@ class CaptureServer::Capture {
     device_.dataplane().RemoveCapture(*tap_);
     Drain();
     const uint64_t dropped = tap_->dropped();
-    pcapng::AppendStatistics(MonotonicNow() + wall_offset_ns_, written_ + dropped, dropped, out);
+    const uint64_t end_ns = has_virtual_time_ ? last_ns_ : MonotonicNow();
+    pcapng::AppendStatistics(end_ns + wall_offset_ns_, written_ + dropped, dropped, out);
     tap_.reset();
   }
 
@@ -79,6 +84,8 @@ class CaptureServer::Capture {
   std::unique_ptr<dataplane::CaptureTap> tap_;
   uint64_t left_ = UINT64_MAX;  // frames still to be captured
   uint64_t written_ = 0;
+  uint64_t last_ns_ = 0;  // when the last frame passed
+  const bool has_virtual_time_;
   const uint64_t wall_offset_ns_;
 };
 

@@ -205,6 +205,9 @@ void AddLcores(std::vector<MetricFamily>& out) {
       {"timer_expiries", "Timers that expired"},
       {"durable_syncs", "Waits for a disk (FLUSH for persistence)"},
       {"durable_failures", "Waits for a disk that failed"},
+      {"virtual_ns", "Virtual time in nanoseconds; 0: the time is real"},
+      {"virtual_jumps", "Jumps of the virtual time"},
+      {"virtual_guesses", "Programs that were taken for waiting after virtual_quiet_ms"},
   };
   constexpr double kSecondsPerMs = 1e-3;
   constexpr char kLcores[] = "lcores";

@@ -272,7 +272,11 @@ Json ShowLcore(uint32_t lcore, const dataplane::LcoreState& state, dataplane::Fa
           {"memory_blocked", s.memory_blocked},
           {"timer_expiries", s.timer_expiries},
           {"durable_syncs", s.durable_syncs},
-          {"durable_failures", s.durable_failures}};
+          {"durable_failures", s.durable_failures},
+          {"clock", s.virtual_ns != 0 ? "virtual" : "real"},
+          {"virtual_ns", s.virtual_ns},
+          {"virtual_jumps", s.virtual_jumps},
+          {"virtual_guesses", s.virtual_guesses}};
 }
 
 void AddNeighbours(const Device& device, Json& out) {

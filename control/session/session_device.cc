@@ -1,6 +1,5 @@
 // Session commands that open and query the device.
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,12 +18,6 @@ namespace {
 // with this descriptor can block accesses of the daemon to its memory, so programs of other users
 // do not get it.
 UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)); }
-
-// A number that makes mix-ups unlikely, not a secret. 0: no random numbers available yet.
-uint64_t RandomNumber() {
-  uint64_t number = 0;
-  return getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number) ? number : 0;
-}
 
 }  // namespace
 
@@ -66,7 +59,7 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   if (status.ok()) status = OpenDataplane(device, reply);
   if (status.ok() && shared != nullptr) status = JoinGroup(*shared);
   if (!status.ok()) return status;
-  memory::SplitMix random(RandomNumber());
+  memory::SplitMix random(device.RandomNumber());
   ForEachOwnTable([&](auto& table) { table.StartBehind(random.Next()); });
   srqs_.UseRange(1, std::min(ROCI_ABI_MAX_SRQ_HANDLES - 1u, shard_->last_srq_handle()));
   qps_.UseRange(0, shard_->queue_pair_handles());
@@ -80,6 +73,9 @@ absl::Status Session::OpenDevice(Device& device, uint16_t minor, Session* shared
   response.features = ROCI_ABI_FEATURE_RESTART | ROCI_ABI_FEATURE_IP_CHECKSUM |
                       ROCI_ABI_FEATURE_APP_MEMORY | ROCI_ABI_FEATURE_MEMORY_PROOF |
                       ROCI_ABI_FEATURE_PATH_WAITS;
+  if (services_.config.daemon.virtual_time.is_used) {
+    response.features |= ROCI_ABI_FEATURE_POLL_COUNT;
+  }
   if (device.config().reorder != ReorderUse::kGoBackN) {
     response.features |= ROCI_ABI_FEATURE_SELECTIVE_REPEAT;
   }
@@ -115,7 +111,8 @@ absl::Status Session::OpenDataplane(Device& device, Reply& reply) {
   config.copy_use = admission_.user->copy_use;
   config.retired_rings = admission_.user->retired_rings;
   config.max_keys = device.limits().max_mr + device.limits().max_mw;
-  config.key_seed = RandomNumber();
+  config.key_seed = device.RandomNumber();
+  config.program = static_cast<uint64_t>(peer_.pid);
   config.max_queue_pairs = device.limits().max_qp + device.limits().max_work_queues;
   config.max_address_handles = device.limits().max_ah;
   absl::StatusOr<std::unique_ptr<dataplane::ShardClient>> session = dataplane::ShardClient::Create(

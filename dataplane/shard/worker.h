@@ -153,6 +153,8 @@ class Worker final : public DurableService {
   bool AwaitPrograms();
   void ServeControl();
   uint32_t RunVirtualRound();
+  void SleepReally(uint64_t ns);
+  bool AwaitsThreads();
   void AdvanceTime();
 
   // worker_receive.cc
@@ -349,9 +351,10 @@ class Worker final : public DurableService {
   // With virtual time.
   const bool is_virtual_;
   ProgramWatch programs_;
-  uint64_t answers_ = 0;        // that programs have got, as last seen
-  bool has_rechecked_ = false;  // AdvanceTime has found queue pairs that want to send
-  bool has_slept_ = false;      // before this round
+  uint64_t threads_since_ns_ = 0;  // real time since which AwaitsThreads; 0: it does not
+  uint64_t answers_ = 0;           // that programs have got, as last seen
+  bool has_rechecked_ = false;     // AdvanceTime has found queue pairs that want to send
+  bool has_slept_ = false;         // before this round
   PortWaits::Ended sleep_end_ = PortWaits::Ended::kByTime;
   struct DurableWaiter {
     QueuePair* qp;

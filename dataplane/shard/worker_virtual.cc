@@ -3,6 +3,7 @@
 // which takes no time; if there is nothing, the time jumps to the next event.
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "dataplane/qp/queue_pair.h"
@@ -16,6 +17,8 @@ namespace {
 // While programs are waited for, the lcore first yields, then sleeps: they need the processor.
 constexpr uint32_t kYieldsBeforeSleep = 256;
 constexpr uint64_t kSleepNs = 50'000;
+// Instead of the time since which threads are waited for: not any more.
+constexpr uint64_t kGivenUp = UINT64_MAX;
 
 }  // namespace
 
@@ -44,12 +47,16 @@ bool Worker::AwaitPrograms() {
     if (tries < kYieldsBeforeSleep) {
       Yield();
     } else {
-      lcore_.Lend();
-      Wait(kSleepNs);
-      lcore_.TakeBack();
+      SleepReally(kSleepNs);
     }
   }
   return false;
+}
+
+void Worker::SleepReally(uint64_t ns) {
+  lcore_.Lend();
+  Wait(ns);
+  lcore_.TakeBack();
 }
 
 // What the control thread wants, for which programs may wait: its functions and its frames, which
@@ -90,21 +97,37 @@ uint32_t Worker::RunVirtualRound() {
   return work;
 }
 
+// Whether other threads copy or write for queue pairs, which takes no virtual time. One that a page
+// or a disk keeps waiting must not stop the time of all programs: it is waited for as long as for a
+// program that does not poll.
+bool Worker::AwaitsThreads() {
+  if (detached_.empty() && refused_.empty() && !durable_writer_.IsBusy()) {
+    threads_since_ns_ = 0;
+    return false;
+  }
+  refused_retry_ns_ = now_;
+  const uint64_t real_ns = Clock::Monotonic();
+  if (threads_since_ns_ == 0) threads_since_ns_ = real_ns;
+  if (threads_since_ns_ == kGivenUp) return false;
+  if (real_ns - threads_since_ns_ < options_.virtual_time.quiet_ms * kNsPerMs) return true;
+  threads_since_ns_ = kGivenUp;
+  stats_.virtual_guesses.Add(1);
+  return false;
+}
+
 // A round has found nothing to do.
 void Worker::AdvanceTime() {
   ServeControl();
   if (AnythingPending() || !programs_.AreQuiet(shard_, contexts_, Clock::Monotonic())) return;
-  if (!detached_.empty() || !refused_.empty() || durable_writer_.IsBusy()) {
-    // Other threads copy or write: that takes no virtual time.
-    refused_retry_ns_ = now_;
-    return Yield();
-  }
+  if (AwaitsThreads()) return Yield();
   // From now on every post rings a doorbell. What a queue pair can still send waits for a frame.
   if (!RearmAll() && !std::exchange(has_rechecked_, true)) return;
   has_rechecked_ = false;
   const uint64_t due_ns = NextDue();
   if (due_ns == TimerNode::kNever) return Sleep();
   if (due_ns <= now_) return;
+  // The timers of queue pairs whose memory is awaited are set again and again.
+  if (threads_since_ns_ == kGivenUp) SleepReally(std::min(due_ns - now_, kNsPerMs));
   stats_.virtual_guesses.Add(programs_.TakeGuesses());
   stats_.virtual_jumps.Add(1);
   stats_.virtual_ns.Add(due_ns - now_);

@@ -208,7 +208,7 @@ class FormatTest(MetricsTest):
                     metrics.value('roci_cm_messages_total', device=device, outcome=name)
         for lcore in self.daemon.show('lcores'):
             for name, value in lcore.items():
-                if name in ('lcore', 'thread', 'fairness') or value is None:
+                if name in ('lcore', 'thread', 'fairness', 'clock') or value is None:
                     continue
                 name = re.sub('_ms$', '_seconds', name)
                 suffix = '' if name in ('sessions', 'realtime_priority') else '_total'

@@ -206,7 +206,14 @@ std::vector<Column> LcoreColumns() {
           Plain("TX PKTS", "tx_packets"),
           Plain("COMP EVENTS", "comp_events"),
           Plain("MEMORY FAULTS", "memory_faults"),
-          Plain("TIMERS", "timer_expiries")};
+          Plain("TIMERS", "timer_expiries"),
+          {"CLOCK", [](const Json& item) {
+             const uint64_t ns = item.value("virtual_ns", uint64_t{0});
+             return ns == 0 ? std::string("real")
+                            : absl::StrFormat("virtual %u.%09u s, %u guesses", ns / 1'000'000'000,
+                                              ns % 1'000'000'000,
+                                              item.value("virtual_guesses", uint64_t{0}));
+           }}};
 }
 
 std::vector<Column> ConnectionColumns() {

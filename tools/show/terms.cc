@@ -98,6 +98,10 @@ RX PKTS, TX PKTS   packets received and sent by it
 COMP EVENTS        events written to completion channels
 MEMORY FAULTS      accesses to program memory that failed
 TIMERS     expired timers of queue pairs
+CLOCK      real, or virtual (clock in docs/rocid.toml) with the time, which was 1 s at the start, and how often
+           a program that does not poll was taken for waiting because nothing of it had moved for some time:
+           with 0 guesses the run can be repeated exactly (--json: virtual_ns, virtual_guesses, and
+           virtual_jumps of the time)
 )";
 constexpr char kSrqs[] = R"(SRQ        handle in the program's session
 TYPE       basic, XRC, or tags (tag matching)

@@ -21,6 +21,9 @@ TEST(ExampleConfigTest, IsTheDefault) {
   EXPECT_EQ(file.daemon.idle_sleep_us, expected.daemon.idle_sleep_us);
   EXPECT_EQ(file.daemon.realtime, expected.daemon.realtime);
   EXPECT_EQ(file.daemon.fairness, expected.daemon.fairness);
+  EXPECT_EQ(file.daemon.virtual_time.is_used, expected.daemon.virtual_time.is_used);
+  EXPECT_EQ(file.daemon.virtual_time.quiet_ms, expected.daemon.virtual_time.quiet_ms);
+  EXPECT_EQ(file.daemon.seed, expected.daemon.seed);
   EXPECT_EQ(file.daemon.log_level, expected.daemon.log_level);
   EXPECT_EQ(file.daemon.eal_args, expected.daemon.eal_args);
   EXPECT_EQ(file.memory.policy, expected.memory.policy);
