@@ -119,6 +119,13 @@ class HostProgram:
             self.kill()
             return None
 
+    def has(self, pid):
+        """Whether the process is one of this program's."""
+        try:
+            return os.getsid(pid) == self.process.pid
+        except ProcessLookupError:
+            return False
+
     def kill(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, 9)
@@ -145,13 +152,12 @@ class RociEnd:
         return HostProgram(self, command)
 
     def await_listener(self, server, port, by_cm=False):
-        """Waits until the server listens on its TCP port or, `by_cm`, by the connection manager on that port or its address.
-        False: it has ended, or does not listen in time."""
+        """Waits until the server listens on its TCP port or, `by_cm`, by the connection manager. False: it has ended, or does not
+        listen in time."""
         def there():
             if by_cm:
-                ours = (f':{port}', *self.addresses.values())
-                return any(row['state'] == 'listen' and any(text in row['source'] for text in ours)
-                           for row in self.daemon.show('connections'))
+                # The listener of the program before may still be there.
+                return any(row['state'] == 'listen' and server.has(row['pid']) for row in self.daemon.show('connections'))
             return subprocess.run(['grep', '-q', listening_row(port), f'/proc/{self.daemon.pid}/net/tcp',
                                    f'/proc/{self.daemon.pid}/net/tcp6'], check=False).returncode == 0
         return await_(lambda: there() or server.status() is not None) and server.status() is None
