@@ -537,7 +537,7 @@ class TracedLinkTapTest : public LinkTapTest {
     trace_.UseClock(&now_);
     tap_.UseTrace(kShard, &trace_);
   }
-  ~TracedLinkTapTest() override { tap_.UseTrace(kShard, nullptr); }
+  void TearDown() override { tap_.UseTrace(kShard, nullptr); }
 
   std::vector<dataplane::TraceRecord> Taken() {
     std::vector<dataplane::TraceRecord> out;

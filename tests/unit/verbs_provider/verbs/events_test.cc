@@ -76,7 +76,7 @@ class EventsTest : public ::testing::Test {
     session_.async_file.Hold(ends[0]);
     sender_ = ends[1];
   }
-  ~EventsTest() override {
+  void TearDown() override {
     session_.client.Close();
     daemon_.join();
     session_.async_file.Close();
