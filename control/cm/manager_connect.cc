@@ -51,9 +51,7 @@ std::vector<std::byte> WithHeader(const CmId& id, std::span<const std::byte> dat
 
 Ece EceOf(const rdma_ucm_ece& ece) { return {ece.vendor_id, ece.attr_mod}; }
 
-}  // namespace
-
-absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data) {
+absl::Status ConnectDatagram(CmId& id, std::span<const std::byte> data) {
   DatagramOptions options;
   options.owner = id.number;
   options.account = id.account();
@@ -67,7 +65,9 @@ absl::Status Manager::ConnectDatagram(CmId& id, std::span<const std::byte> data)
   return absl::OkStatus();
 }
 
-absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_ece& ece) {
+}  // namespace
+
+absl::Status Manager::Connect(CmId& id, const rdma_ucm_conn_param& param, const rdma_ucm_ece& ece) {
   if (param.valid == 0) return Invalid("no parameters");
   if (id.state != IdState::kRouteResolved) return Invalid("no route is resolved");
   const std::vector<std::byte> data = WithHeader(id, DataOf(param));
@@ -109,7 +109,7 @@ absl::Status Manager::Connect(CmId& id, const ConnParam& param, const rdma_ucm_e
   return absl::OkStatus();
 }
 
-absl::Status Manager::Accept(CmId& id, uint64_t uid, const ConnParam& param,
+absl::Status Manager::Accept(CmId& id, uint64_t uid, const rdma_ucm_conn_param& param,
                              const rdma_ucm_ece& ece) {
   if (id.state != IdState::kConnect) return Invalid("nothing to accept");
   Engine& engine = id.port->engine;

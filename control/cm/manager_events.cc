@@ -5,9 +5,39 @@
 #include "control/cm/gsi.h"
 #include "control/cm/manager.h"
 #include "control/cm/private_data.h"
+#include "control/cm/queue_pair_attributes.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
+namespace {
+
+void EndConnection(CmId& id, uint32_t event, int32_t status, const Rej* rej) {
+  rdma_ucm_event_resp out = {};
+  out.event = event;
+  out.status = static_cast<uint32_t>(status);
+  if (rej != nullptr) CopyData(rej->private_data, out.param.conn);
+  id.connection = 0;
+  id.state = IdState::kDisconnected;
+  id.Post(out);
+}
+
+void HandleDatagramReply(CmId& id, const SidrRep& rep) {
+  id.connection = 0;
+  rdma_ucm_event_resp out = {};
+  CopyData(rep.private_data, out.param.ud);
+  if (rep.status != static_cast<uint8_t>(SidrStatus::kValid)) {
+    out.event = ROCI_ABI_CM_EVENT_UNREACHABLE;
+    out.status = rep.status;
+    return id.Post(out);
+  }
+  out.event = ROCI_ABI_CM_EVENT_ESTABLISHED;
+  out.param.ud.qp_num = rep.qpn;
+  out.param.ud.qkey = rep.qkey;
+  out.param.ud.ah_attr = AddressHandle(id, id.destination.gid);
+  id.Post(out);
+}
+
+}  // namespace
 
 void Manager::ReceivePacket(Port& port, const roce::Packet& packet) {
   const MadReason reason = CheckGsiPacket(packet);
@@ -33,21 +63,11 @@ void Manager::Flush(Port& port) {
   }
 }
 
-void Manager::EndConnection(CmId& id, uint32_t event, int32_t status, const Rej* rej) {
-  rdma_ucm_event_resp out = {};
-  out.event = event;
-  out.status = static_cast<uint32_t>(status);
-  if (rej != nullptr) CopyData(rej->private_data, out.param.conn);
-  id.connection = 0;
-  id.state = IdState::kDisconnected;
-  Post(id, out);
-}
-
 void Manager::HandleEvent(Port& port, const Event& event) {
   if (event.kind == EventKind::kRequest || event.kind == EventKind::kDatagramRequest) {
     return HandleRequest(port, event);
   }
-  CmId* id = Get(event.owner);
+  CmId* id = ids_.Get(event.owner);
   if (id == nullptr || id->connection != event.id) return;
   switch (event.kind) {
     case EventKind::kReply: {
@@ -62,10 +82,10 @@ void Manager::HandleEvent(Port& port, const Event& event) {
       out.param.conn.srq = rep.srq;
       out.param.conn.qp_num = rep.local_qpn;
       out.ece = {rep.ece().vendor_id, rep.ece().options};
-      return Post(*id, out);
+      return id->Post(out);
     }
     case EventKind::kEstablished:
-      return PostSimple(*id, ROCI_ABI_CM_EVENT_ESTABLISHED);
+      return id->Post(ROCI_ABI_CM_EVENT_ESTABLISHED);
     case EventKind::kRejected: {
       const Rej& rej = std::get<Rej>(event.body);
       return EndConnection(*id, ROCI_ABI_CM_EVENT_REJECTED, rej.reason, &rej);
@@ -75,32 +95,16 @@ void Manager::HandleEvent(Port& port, const Event& event) {
       return EndConnection(*id, ROCI_ABI_CM_EVENT_UNREACHABLE, -ETIMEDOUT, nullptr);
     case EventKind::kDisconnected:
       id->state = IdState::kDisconnected;
-      return PostSimple(*id, ROCI_ABI_CM_EVENT_DISCONNECTED);
+      return id->Post(ROCI_ABI_CM_EVENT_DISCONNECTED);
     case EventKind::kTimewaitOver:
       id->connection = 0;
-      return PostSimple(*id, ROCI_ABI_CM_EVENT_TIMEWAIT_EXIT);
+      return id->Post(ROCI_ABI_CM_EVENT_TIMEWAIT_EXIT);
     case EventKind::kDatagramReply:
       return HandleDatagramReply(*id, std::get<SidrRep>(event.body));
     case EventKind::kRequest:
     case EventKind::kDatagramRequest:
       return;
   }
-}
-
-void Manager::HandleDatagramReply(CmId& id, const SidrRep& rep) {
-  id.connection = 0;
-  rdma_ucm_event_resp out = {};
-  CopyData(rep.private_data, out.param.ud);
-  if (rep.status != static_cast<uint8_t>(SidrStatus::kValid)) {
-    out.event = ROCI_ABI_CM_EVENT_UNREACHABLE;
-    out.status = rep.status;
-    return Post(id, out);
-  }
-  out.event = ROCI_ABI_CM_EVENT_ESTABLISHED;
-  out.param.ud.qp_num = rep.qpn;
-  out.param.ud.qkey = rep.qkey;
-  out.param.ud.ah_attr = AddressHandle(id, id.destination.gid);
-  Post(id, out);
 }
 
 }  // namespace roci::control::cm

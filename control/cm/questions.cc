@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "control/cm/queue_pair_attributes.h"
+#include "control/cm/route_queries.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 
@@ -13,8 +15,7 @@ namespace roci::control::cm {
 namespace {
 
 constexpr size_t kMaxAnswerBytes =
-    std::max({sizeof(rdma_ucm_query_addr_resp), size_t{Manager::kPathAnswerBytes},
-              sizeof(ib_uverbs_qp_attr)});
+    std::max({sizeof(rdma_ucm_query_addr_resp), kPathAnswerBytes, sizeof(ib_uverbs_qp_attr)});
 struct Answer {
   alignas(8) std::array<std::byte, kMaxAnswerBytes> bytes;
   size_t size = 0;
@@ -28,30 +29,29 @@ struct Answer {
   }
 };
 
-absl::Status AnswerQuery(const Manager& manager, const CmId& id, uint32_t what, Answer& out) {
+absl::Status AnswerQuery(const CmId& id, uint32_t what, Answer& out) {
   rdma_ucm_query_addr_resp addresses = {};
   switch (what) {
     case RDMA_USER_CM_QUERY_ADDR:
-      manager.QueryAddress(id, addresses);
+      QueryAddress(id, addresses);
       return out.Set(addresses);
     case RDMA_USER_CM_QUERY_GID:
-      manager.QueryGids(id, addresses);
+      QueryGids(id, addresses);
       return out.Set(addresses);
     case RDMA_USER_CM_QUERY_PATH:
-      out.size = manager.QueryPath(id, std::span(out.bytes).first<Manager::kPathAnswerBytes>());
+      out.size = QueryPath(id, std::span(out.bytes).first<kPathAnswerBytes>());
       return absl::OkStatus();
     default:
       return StatusFromErrno(ENOSYS, "query");
   }
 }
 
-absl::Status AnswerTo(const Manager& manager, const CmId& id, const Question& question,
-                      Answer& out) {
+absl::Status AnswerTo(const CmId& id, const Question& question, Answer& out) {
   if (question.command == RDMA_USER_CM_CMD_QUERY) {
-    return AnswerQuery(manager, id, question.what, out);
+    return AnswerQuery(id, question.what, out);
   }
   ib_uverbs_qp_attr attributes = {};
-  const absl::Status status = manager.InitQpAttr(id, question.what, attributes);
+  const absl::Status status = InitQpAttr(id, question.what, attributes);
   return status.ok() ? out.Set(attributes) : status;
 }
 
@@ -88,10 +88,9 @@ uint32_t RoundUp(size_t bytes) { return static_cast<uint32_t>((bytes + 7) & ~siz
 
 }  // namespace
 
-absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,
-                       roci_abi_cm_response& out) {
+absl::Status PutAnswer(const CmId& id, const Question& question, roci_abi_cm_response& out) {
   Answer answer;
-  const absl::Status status = AnswerTo(manager, id, question, answer);
+  const absl::Status status = AnswerTo(id, question, answer);
   if (!status.ok()) return status;
   std::memcpy(out.data, answer.bytes.data(), answer.size);
   out.out_size = static_cast<uint32_t>(answer.size);
@@ -124,11 +123,10 @@ Occasion OccasionOfEvent(uint32_t event) {
   }
 }
 
-void PrefetchAnswers(const Manager& manager, const CmId& id, Occasion occasion,
-                     roci_abi_cm_response& out) {
+void PrefetchAnswers(const CmId& id, Occasion occasion, roci_abi_cm_response& out) {
   for (const Question& question : QuestionsAfter(occasion)) {
     Answer answer;
-    if (!AnswerTo(manager, id, question, answer).ok()) continue;
+    if (!AnswerTo(id, question, answer).ok()) continue;
     const roci_abi_cm_prefetched head = {question.command, id.number, question.what,
                                          RoundUp(answer.size)};
     const uint32_t at = RoundUp(out.data_size);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "control/cm/manager.h"
+#include "control/cm/cm_id.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
@@ -17,8 +17,7 @@ struct Question {
 };
 
 // Writes the answer to `out`.
-absl::Status PutAnswer(const Manager& manager, const CmId& id, const Question& question,
-                       roci_abi_cm_response& out);
+absl::Status PutAnswer(const CmId& id, const Question& question, roci_abi_cm_response& out);
 
 enum class Occasion : uint8_t {
   kOther,
@@ -33,7 +32,6 @@ Occasion OccasionOf(uint32_t command);
 Occasion OccasionOfEvent(uint32_t event);
 
 // Appends the answers to the queries that librdmacm will send next, as far as there is room.
-void PrefetchAnswers(const Manager& manager, const CmId& id, Occasion occasion,
-                     roci_abi_cm_response& out);
+void PrefetchAnswers(const CmId& id, Occasion occasion, roci_abi_cm_response& out);
 
 }  // namespace roci::control::cm

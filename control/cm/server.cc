@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "control/cm/injected_error.h"
 #include "control/cm/questions.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/log.h"
@@ -43,15 +44,6 @@ bool BindsPrivilegedPort(const Command& command) {
     default:
       return false;
   }
-}
-
-// The errno that a fault gives to a command; 0: none. Resolutions are refused by an event
-// (Manager::ResolveAddress, ResolveRoute).
-int InjectedErrorOf(const CmId& id, uint32_t command) {
-  const bool resolves = command == RDMA_USER_CM_CMD_RESOLVE_IP ||
-                        command == RDMA_USER_CM_CMD_RESOLVE_ADDR ||
-                        command == RDMA_USER_CM_CMD_RESOLVE_ROUTE;
-  return resolves || id.port == nullptr ? 0 : Manager::InjectedError(id, command);
 }
 
 // Whether a command and a handler have one name: "BIND_IP", "BindIp".
@@ -277,17 +269,17 @@ void Server::Prefetch(const Channel& channel, const Command& command, CommandRep
   const Occasion occasion = event ? OccasionOfEvent(event->event) : OccasionOf(command.number);
   const std::optional<uint32_t> number = event ? event->id : command.id();
   if (occasion == Occasion::kOther || !number) return;
-  if (const CmId* id = manager_.Find(channel, *number)) {
-    PrefetchAnswers(manager_, *id, occasion, reply.response);
+  if (const CmId* id = manager_.ids().Find(channel, *number)) {
+    PrefetchAnswers(*id, occasion, reply.response);
   }
 }
 
 absl::Status Server::Run(Channel& channel, const Command& command, CommandReply& out) {
   CmId* id = nullptr;
   if (const std::optional<uint32_t> number = command.id()) {
-    id = manager_.Find(channel, *number);
+    id = manager_.ids().Find(channel, *number);
     if (id == nullptr) return absl::NotFoundError("no such identifier");
-    if (const int error = InjectedErrorOf(*id, command.number)) {
+    if (const int error = InjectedErrorOfAnswer(*id, command.number)) {
       return StatusFromErrno(error, "fault");
     }
   }

@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <optional>
 
+#include "control/cm/options.h"
 #include "control/cm/questions.h"
+#include "control/cm/route_queries.h"
 #include "control/cm/server.h"
 #include "control/loop/errno_status.h"
 
@@ -50,17 +52,17 @@ absl::Status Server::ResolveAddr(CmId& id, const rdma_ucm_resolve_addr& in) {
 }
 
 absl::Status Server::ResolveRoute(CmId& id, const rdma_ucm_resolve_route&) {
-  return manager_.ResolveRoute(id);
+  return cm::ResolveRoute(id);
 }
 
 absl::Status Server::QueryRoute(CmId& id, const rdma_ucm_query&, rdma_ucm_query_route_resp& out) {
-  manager_.QueryRoute(id, out);
+  cm::QueryRoute(id, out);
   return absl::OkStatus();
 }
 
 absl::Status Server::Query(CmId& id, const rdma_ucm_query& in,
                            QueryAnswer<rdma_ucm_query_path_resp> out) {
-  return PutAnswer(manager_, id, {RDMA_USER_CM_CMD_QUERY, in.option}, out.response);
+  return PutAnswer(id, {RDMA_USER_CM_CMD_QUERY, in.option}, out.response);
 }
 
 absl::Status Server::Connect(CmId& id, const rdma_ucm_connect& in) {
@@ -68,7 +70,7 @@ absl::Status Server::Connect(CmId& id, const rdma_ucm_connect& in) {
 }
 
 absl::Status Server::Listen(CmId& id, const rdma_ucm_listen& in) {
-  return manager_.Listen(id, in.backlog);
+  return manager_.bindings().Listen(id, in.backlog);
 }
 
 absl::Status Server::Accept(CmId& id, const rdma_ucm_accept& in) {
@@ -86,7 +88,7 @@ absl::Status Server::Disconnect(CmId& id, const rdma_ucm_disconnect&) {
 
 absl::Status Server::InitQpAttr(CmId& id, const rdma_ucm_init_qp_attr& in,
                                 QueryAnswer<ib_uverbs_qp_attr> out) {
-  return PutAnswer(manager_, id, {RDMA_USER_CM_CMD_INIT_QP_ATTR, in.qp_state}, out.response);
+  return PutAnswer(id, {RDMA_USER_CM_CMD_INIT_QP_ATTR, in.qp_state}, out.response);
 }
 
 absl::Status Server::GetEvent(Channel& channel, const rdma_ucm_get_event&,
@@ -98,7 +100,7 @@ absl::Status Server::GetEvent(Channel& channel, const rdma_ucm_get_event&,
 
 absl::Status Server::SetOption(CmId& id, const rdma_ucm_set_option& in,
                                std::span<const std::byte> value) {
-  return manager_.SetOption(id, in.level, in.optname, value);
+  return cm::SetOption(id, in.level, in.optname, value);
 }
 
 absl::Status Server::Notify(CmId& id, const rdma_ucm_notify& in) {
@@ -117,7 +119,7 @@ absl::Status Server::JoinMcast(CmId& id, const rdma_ucm_join_mcast& in,
 
 absl::Status Server::LeaveMcast(Channel& channel, const rdma_ucm_destroy_id& in,
                                 rdma_ucm_destroy_id_resp& out) {
-  const absl::StatusOr<uint32_t> reported = manager_.Leave(channel, in.id);
+  const absl::StatusOr<uint32_t> reported = manager_.memberships().Leave(channel, in.id);
   if (reported.ok()) out.events_reported = *reported;
   return reported.status();
 }
@@ -132,7 +134,7 @@ absl::Status Server::MigrateId(Channel& channel, const rdma_ucm_migrate_id& in,
       from->second->peer().uid != channel.peer().uid) {
     return absl::InvalidArgumentError("no such channel");
   }
-  CmId* id = manager_.Find(*from->second, in.id);
+  CmId* id = manager_.ids().Find(*from->second, in.id);
   if (id == nullptr) return absl::NotFoundError("no such identifier");
   out.events_reported = manager_.Migrate(*id, channel);
   return absl::OkStatus();
@@ -140,16 +142,16 @@ absl::Status Server::MigrateId(Channel& channel, const rdma_ucm_migrate_id& in,
 
 absl::Status Server::BindTo(CmId& id, AddressBytes address) {
   const absl::StatusOr<SocketAddress> to = Load(address);
-  return to.ok() ? manager_.Bind(id, *to) : to.status();
+  return to.ok() ? manager_.bindings().Bind(id, *to) : to.status();
 }
 
 absl::Status Server::Resolve(CmId& id, AddressBytes source, AddressBytes destination,
                              uint32_t timeout_ms) {
   const absl::StatusOr<SocketAddress> to = Load(destination);
   if (!to.ok()) return to.status();
-  if (!HasFamily(source)) return manager_.ResolveAddress(id, nullptr, *to, timeout_ms);
+  if (!HasFamily(source)) return manager_.resolution().Resolve(id, nullptr, *to, timeout_ms);
   const absl::StatusOr<SocketAddress> from = Load(source);
-  return from.ok() ? manager_.ResolveAddress(id, &*from, *to, timeout_ms) : from.status();
+  return from.ok() ? manager_.resolution().Resolve(id, &*from, *to, timeout_ms) : from.status();
 }
 
 absl::Status Server::Join(CmId& id, uint64_t uid, AddressBytes group, uint32_t flags,
@@ -157,8 +159,8 @@ absl::Status Server::Join(CmId& id, uint64_t uid, AddressBytes group, uint32_t f
   const absl::StatusOr<SocketAddress> address = Load(group);
   if (!address.ok()) return address.status();
   if (flags >= RDMA_MC_JOIN_FLAG_RESERVED) return absl::InvalidArgumentError("flags");
-  const absl::StatusOr<uint32_t> number =
-      manager_.Join(id, uid, *address, flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
+  const absl::StatusOr<uint32_t> number = manager_.memberships().Join(
+      id, uid, *address, flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
   if (number.ok()) out.id = *number;
   return number.status();
 }

@@ -63,13 +63,14 @@ const Connection* ConnectionOf(const CmId& id) {
 
 std::map<std::string, uint64_t> CountStates(const Server& server) {
   std::map<std::string, uint64_t> counts;
-  for (const auto& [number, id] : server.manager().ids()) ++counts[NameOf(*id, ConnectionOf(*id))];
+  for (const auto& [number, id] : server.manager().ids().all())
+    ++counts[NameOf(*id, ConnectionOf(*id))];
   return counts;
 }
 
 nlohmann::json ShowConnections(const Server& server) {
   nlohmann::json out = nlohmann::json::array();
-  for (const auto& [number, id] : server.manager().ids()) {
+  for (const auto& [number, id] : server.manager().ids().all()) {
     const Connection* connection = ConnectionOf(*id);
     out.push_back({{"id", number},
                    {"pid", id->channel->peer().pid},

@@ -20,6 +20,8 @@ inline constexpr auto kQpInit = static_cast<uint32_t>(roce::QpState::kInit);
 inline constexpr auto kQpRtr = static_cast<uint32_t>(roce::QpState::kRtr);
 inline constexpr auto kQpRts = static_cast<uint32_t>(roce::QpState::kRts);
 
+inline constexpr uint8_t kPortNumber = 1;  // of a device
+
 inline constexpr uint8_t kRate100Gbps = 16;  // IBV_RATE_100_GBPS
 
 inline constexpr uint32_t kUdpQkey = 0x01234567;  // RDMA_UDP_QKEY

@@ -245,7 +245,7 @@ Dump Nldev::DumpObjects(const Viewer& viewer, const Request& request) {
 Dump Nldev::DumpCmIds(const Viewer& viewer, const Request& request) {
   return [this, &viewer, request, next = uint32_t{0}](Datagram& out) mutable {
     const Device& device = *DeviceOf(request);
-    const auto& ids = sources_.connections.manager().ids();
+    const auto& ids = sources_.connections.manager().ids().all();
     const auto begin = out.Begin(request.head, TypeOf(request.command), NLM_F_MULTI, viewer.port);
     PutDevice(out, *request.device);
     const auto table = out.Open(RDMA_NLDEV_ATTR_RES_CM_ID);

@@ -220,7 +220,7 @@ void Nldev::PutSummary(Datagram& out, const Viewer& viewer, const Device& device
     entries[kSrq].count += session->srqs().size();
     ++entries[kCtx].count;
   }
-  for (const auto& [number, id] : sources_.connections.manager().ids()) {
+  for (const auto& [number, id] : sources_.connections.manager().ids().all()) {
     entries[kCmId].count += IsShownOn(*id, device) && viewer.Sees(id->channel->user());
   }
   const auto table = out.Open(RDMA_NLDEV_ATTR_RES_SUMMARY);
@@ -290,7 +290,7 @@ int Nldev::PutObject(const Scope& scope, const Request& request, const Device& d
     }
     default: {
       if (!request.cm_id) return EINVAL;
-      const auto& ids = sources_.connections.manager().ids();
+      const auto& ids = sources_.connections.manager().ids().all();
       const auto it = ids.find(*request.cm_id);
       if (it == ids.end() || !IsShownOn(*it->second, device) ||
           !scope.viewer.Sees(it->second->channel->user())) {

@@ -1,9 +1,12 @@
-// The manager's memberships of multicast groups.
+#include "control/cm/memberships.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <utility>
 
-#include "control/cm/manager.h"
-#include "control/cm/verbs_numbers.h"
+#include "control/cm/channel.h"
+#include "control/cm/queue_pair_attributes.h"
 #include "control/loop/errno_status.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
@@ -30,15 +33,15 @@ std::optional<uint32_t> SenderTo(const CmId& id, const roce::Gid& group) {
 
 }  // namespace
 
-absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddress& group,
-                                       bool send_only) {
+absl::StatusOr<uint32_t> Memberships::Join(CmId& id, uint64_t uid, const SocketAddress& group,
+                                           bool send_only) {
   if (id.qp_type != kQpUd) return Invalid("multicast needs a datagram identifier");
   if (id.port == nullptr ||
       (id.state != IdState::kBound && id.state != IdState::kAddressResolved)) {
     return Invalid("no device is chosen");
   }
   if (!group.gid.IsMulticast()) return Invalid("not a multicast address");
-  if (id.memberships.size() >= kMaxMemberships || id.channel->is_full()) {
+  if (id.memberships.size() >= kMaxOfOne || id.channel->is_full()) {
     return absl::ResourceExhaustedError("too many groups");
   }
   const std::optional<uint32_t> sender = SenderTo(id, group.gid);
@@ -54,10 +57,10 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
     return absl::ResourceExhaustedError("too many groups");
   }
   do {
-    ++last_membership_;
-  } while (last_membership_ == 0 || membership_owners_.contains(last_membership_));
-  id.memberships.push_back({last_membership_, uid, joined, send_only, 0, std::move(share)});
-  membership_owners_[last_membership_] = id.number;
+    ++last_number_;
+  } while (last_number_ == 0 || owners_.contains(last_number_));
+  id.memberships.push_back({last_number_, uid, joined, send_only, 0, std::move(share)});
+  owners_[last_number_] = id.number;
   rdma_ucm_event_resp out = {};
   out.uid = uid;
   out.id = id.number;
@@ -65,14 +68,22 @@ absl::StatusOr<uint32_t> Manager::Join(CmId& id, uint64_t uid, const SocketAddre
   out.param.ud.qp_num = roce::kMulticastQpn.value();
   out.param.ud.qkey = id.used_qkey();
   out.param.ud.ah_attr = AddressHandle(id, group.gid, *sender);
-  id.channel->Push({id.number, last_membership_, out});
-  return last_membership_;
+  id.channel->Push({id.number, last_number_, out});
+  return last_number_;
 }
 
-absl::StatusOr<uint32_t> Manager::Leave(const Channel& channel, uint32_t number) {
-  const auto it = membership_owners_.find(number);
-  if (it == membership_owners_.end()) return absl::NotFoundError("no such membership");
-  CmId& id = *Get(it->second);
+void Memberships::LeaveAll(CmId& id) {
+  for (const Membership& member : id.memberships) {
+    owners_.erase(member.number);
+    if (!member.send_only) id.port->device.LeaveGroup(member.group);
+  }
+  id.memberships.clear();
+}
+
+absl::StatusOr<uint32_t> Memberships::Leave(const Channel& channel, uint32_t number) {
+  const auto it = owners_.find(number);
+  if (it == owners_.end()) return absl::NotFoundError("no such membership");
+  CmId& id = *ids_.Get(it->second);
   if (id.channel != &channel) return Invalid("the membership belongs to another channel");
   const auto member = std::find_if(id.memberships.begin(), id.memberships.end(),
                                    [&](const Membership& m) { return m.number == number; });
@@ -80,7 +91,7 @@ absl::StatusOr<uint32_t> Manager::Leave(const Channel& channel, uint32_t number)
   id.channel->RemoveMembershipEvents(number);
   if (!member->send_only) id.port->device.LeaveGroup(member->group);
   id.memberships.erase(member);
-  membership_owners_.erase(it);
+  owners_.erase(it);
   return reported;
 }
 

@@ -1,16 +1,15 @@
-// The options of the manager's identifiers (rdma_set_option(3)).
+#include "control/cm/options.h"
 
 #include <cerrno>
+#include <cstring>
 
-#include "control/cm/manager.h"
+#include "control/cm/address_resolution.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
-#include "verbs_provider/abi/rdma_cm.h"
 
 namespace roci::control::cm {
 
-absl::Status Manager::SetOption(CmId& id, uint32_t level, uint32_t name,
-                                std::span<const std::byte> value) {
+absl::Status SetOption(CmId& id, uint32_t level, uint32_t name, std::span<const std::byte> value) {
   const auto number = [&value]() -> int {
     int out = 0;
     std::memcpy(&out, value.data(), sizeof(out));

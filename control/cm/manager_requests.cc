@@ -1,4 +1,7 @@
-// The manager's listeners, and the requests that they get.
+// The manager's requests: finds the listener of each, and makes the request an event there.
+
+#include <optional>
+#include <span>
 
 #include "control/cm/manager.h"
 #include "control/cm/private_data.h"
@@ -46,10 +49,8 @@ void DescribeRequest(const Req& req, rdma_ucm_event_resp& out) {
   out.ece = {req.ece().vendor_id, req.ece().options};
 }
 
-}  // namespace
-
 // A request for a connection or, by `datagram`, for a service's queue pair.
-struct Manager::Request {
+struct Request {
   explicit Request(const Event& request_event)
       : event(request_event),
         req(std::get_if<Req>(&event.body)),
@@ -76,93 +77,20 @@ struct Manager::Request {
   bool by_service = false;  // the listener was found by the service ID, without the header
 };
 
-absl::Status Manager::Listen(CmId& id, uint32_t backlog) {
-  if (id.state == IdState::kIdle) {
-    const absl::Status status = Bind(id, AnyAddress(AF_INET));
-    if (!status.ok()) return status;
-  }
-  if (id.state != IdState::kBound) return Invalid("state");
-  if (id.reuse_address) {
-    const absl::Status status = port_table_.CheckListen(id);
-    if (!status.ok()) return status;
-  }
-  port_table_.Listen(id);
-  id.backlog = backlog > 0 && backlog < kMaxBacklog ? backlog : kMaxBacklog;
-  id.state = IdState::kListen;
-  return absl::OkStatus();
-}
-
-// An exact address is preferred to a wildcard.
-CmId* Manager::FindListener(const Port& port, const IpService& service, const IpHeader& header,
-                            uint16_t vlan) const {
-  const auto family = static_cast<uint16_t>(header.destination.IsIpv4() ? AF_INET : AF_INET6);
-  CmId* wildcard = nullptr;
-  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
-    if (id->port != nullptr && id->port != &port) continue;
-    if (id->source.gid == header.destination && id->source.family == family && id->vlan == vlan) {
-      return id;
-    }
-    const bool any_family =
-        id->source.family == family || (id->source.family == AF_INET6 && !id->family_only);
-    if (id->source.IsAny() && any_family) wildcard = id;
-  }
-  return wildcard;
-}
-
-CmId* Manager::FindServiceListener(const Port& port, const IpService& service,
-                                   const roce::NetAddress& own) const {
-  for (CmId* id : port_table_.Listeners(service.space, service.port)) {
-    if (id->source.family != AF_IB || (id->port != nullptr && id->port != &port)) continue;
-    if (id->source.IsAny() || roce::NetAddress{id->source.gid, id->vlan} == own) return id;
-  }
-  return nullptr;
-}
-
-CmId* Manager::FindListenerOf(const Port& port, Request& request) {
+// Null: none; notes in `request` how the listener was found.
+CmId* FindListenerOf(const Bindings& bindings, const Port& port, Request& request) {
   if (!request.service) return nullptr;
   const roce::Path& path = request.event.path;
   if (request.header && request.header->destination == path.src_gid) {
-    CmId* listener = FindListener(port, *request.service, *request.header, path.vlan());
+    CmId* listener = bindings.FindListener(port, *request.service, *request.header, path.vlan());
     if (listener != nullptr) return listener;
   }
   request.by_service = true;
-  return FindServiceListener(port, *request.service, {path.src_gid, path.vlan()});
-}
-
-void Manager::HandleRequest(Port& port, const Event& event) {
-  Engine& engine = port.engine;
-  Request request(event);
-  CmId* listener = FindListenerOf(port, request);
-  if (listener == nullptr) {
-    return engine.Refuse(event.id, RejectReason::kInvalidServiceId, MadReason::kNoListener);
-  }
-  if (request.qp_type() != listener->qp_type) {
-    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType,
-                         MadReason::kUnexpected);
-  }
-  if (listener->backlog == 0) return engine.Drop(event.id, MadReason::kBacklog);
-  CmId* id = Add(*listener->channel);
-  if (id == nullptr) {
-    return engine.Refuse(event.id, RejectReason::kNoResources, MadReason::kNoRoom);
-  }
-  --listener->backlog;
-  AdoptRequest(port, request, *listener, *id);
-
-  rdma_ucm_event_resp out = {};
-  out.uid = listener->uid;
-  out.id = id->number;
-  out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
-  if (request.req != nullptr) {
-    CopyData(request.own_data(), out.param.conn);
-    DescribeRequest(*request.req, out);
-  } else {
-    CopyData(request.own_data(), out.param.ud);
-  }
-  listener->channel->Push({listener->number, 0, out});
+  return bindings.FindServiceListener(port, *request.service, {path.src_gid, path.vlan()});
 }
 
 // Makes `id` the identifier of the request.
-void Manager::AdoptRequest(Port& port, const Request& request, const CmId& listener, CmId& id) {
+void AdoptRequest(Port& port, const Request& request, const CmId& listener, CmId& id) {
   const Event& event = request.event;
   id.listener = listener.number;
   id.space = listener.space;
@@ -183,6 +111,40 @@ void Manager::AdoptRequest(Port& port, const Request& request, const CmId& liste
   id.connection = event.id;
   id.has_asked_peer = true;
   port.engine.Adopt(event.id, id.number, id.account());
+}
+
+}  // namespace
+
+void Manager::HandleRequest(Port& port, const Event& event) {
+  Engine& engine = port.engine;
+  Request request(event);
+  CmId* listener = FindListenerOf(bindings_, port, request);
+  if (listener == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kInvalidServiceId, MadReason::kNoListener);
+  }
+  if (request.qp_type() != listener->qp_type) {
+    return engine.Refuse(event.id, RejectReason::kInvalidTransportServiceType,
+                         MadReason::kUnexpected);
+  }
+  if (listener->backlog == 0) return engine.Drop(event.id, MadReason::kBacklog);
+  CmId* id = ids_.Add(*listener->channel);
+  if (id == nullptr) {
+    return engine.Refuse(event.id, RejectReason::kNoResources, MadReason::kNoRoom);
+  }
+  --listener->backlog;
+  AdoptRequest(port, request, *listener, *id);
+
+  rdma_ucm_event_resp out = {};
+  out.uid = listener->uid;
+  out.id = id->number;
+  out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
+  if (request.req != nullptr) {
+    CopyData(request.own_data(), out.param.conn);
+    DescribeRequest(*request.req, out);
+  } else {
+    CopyData(request.own_data(), out.param.ud);
+  }
+  listener->channel->Push({listener->number, 0, out});
 }
 
 }  // namespace roci::control::cm
