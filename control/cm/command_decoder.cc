@@ -26,35 +26,35 @@ template <>
 constexpr uint32_t kOldestBytes<rdma_ucm_query_route_resp> = offsetof(rdma_ucm_query_route_resp,
                                                                       ibdev_index);
 
-template <class In, class Answer>
-constexpr CommandInfo Info(const char* name, uint32_t id_offset, bool is_query) {
+template <class In, roci_abi_cm_subject kSubject>
+constexpr uint32_t IdOffset() {
+  if constexpr (kSubject == ROCI_ABI_CM_ON_CHANNEL) {
+    return CommandInfo::kNoId;
+  } else {
+    return offsetof(In, id);
+  }
+}
+
+template <class In, class Answer, roci_abi_cm_subject kSubject>
+constexpr CommandInfo Info(const char* name) {
   return {.name = name,
           .in_size = sizeof(In),
           .min_size = kOldestBytes<In>,
           .out_size = kOldestBytes<Answer>,
-          .id_offset = id_offset,
-          .is_query = is_query};
+          .id_offset = IdOffset<In, kSubject>(),
+          .is_query = kSubject == ROCI_ABI_CM_QUERY_ID};
 }
 
 }  // namespace
 
 const CommandInfo* FindCommand(uint32_t command) {
   switch (command) {
-#define ROCI_ROW(name, type, answer, id_offset, is_query)                                \
-  case RDMA_USER_CM_CMD_##name: {                                                        \
-    static constexpr CommandInfo kInfo = Info<type, answer>(#name, id_offset, is_query); \
-    return &kInfo;                                                                       \
+#define ROCI_ROW(name, subject, type, answer, handler)                                     \
+  case RDMA_USER_CM_CMD_##name: {                                                          \
+    static constexpr CommandInfo kInfo = Info<type, answer, ROCI_ABI_CM_##subject>(#name); \
+    return &kInfo;                                                                         \
   }
-#define ROCI_ON_CHANNEL(name, type, answer, handler) \
-  ROCI_ROW(name, type, answer, CommandInfo::kNoId, false)
-#define ROCI_ON_ID(name, type, answer, handler) \
-  ROCI_ROW(name, type, answer, offsetof(type, id), false)
-#define ROCI_QUERY_ID(name, type, answer, handler) \
-  ROCI_ROW(name, type, answer, offsetof(type, id), true)
-    ROCI_CM_COMMANDS(ROCI_ON_CHANNEL, ROCI_ON_ID, ROCI_QUERY_ID)
-#undef ROCI_QUERY_ID
-#undef ROCI_ON_ID
-#undef ROCI_ON_CHANNEL
+    ROCI_CM_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW
     default:
       return nullptr;

@@ -36,10 +36,10 @@ bool IsPrivilegedPort(AddressBytes bytes) {
 
 bool BindsPrivilegedPort(const Command& command) {
   switch (command.number) {
-#define ROCI_ROW(name, type, answer, handler) \
-  case RDMA_USER_CM_CMD_##name:               \
+#define ROCI_ROW(name, subject, type, answer, handler) \
+  case RDMA_USER_CM_CMD_##name:                        \
     return IsPrivilegedPort(LocalAddressIn(command.As<type>()));
-    ROCI_CM_COMMANDS(ROCI_ROW, ROCI_ROW, ROCI_ROW)  // NOLINT(bugprone-branch-clone)
+    ROCI_CM_COMMANDS(ROCI_ROW)  // NOLINT(bugprone-branch-clone)
 #undef ROCI_ROW
     default:
       return false;
@@ -56,6 +56,21 @@ constexpr bool IsHandlerName(std::string_view command, std::string_view handler)
     if ((given >= 'a' && given <= 'z' ? given - 'a' + 'A' : given) != c) return false;
   }
   return at == handler.size();
+}
+
+// The subject of a command, by the parameters of its handler.
+template <class In, class... Out>
+constexpr roci_abi_cm_subject SubjectOf(absl::Status (Server::*)(Channel&, const In&, Out...)) {
+  return ROCI_ABI_CM_ON_CHANNEL;
+}
+template <class In, class... Out>
+constexpr roci_abi_cm_subject SubjectOf(absl::Status (Server::*)(CmId&, const In&, Out...)) {
+  return ROCI_ABI_CM_ON_ID;
+}
+template <class In, class Answer>
+constexpr roci_abi_cm_subject SubjectOf(absl::Status (Server::*)(CmId&, const In&,
+                                                                 QueryAnswer<Answer>)) {
+  return ROCI_ABI_CM_QUERY_ID;
 }
 
 }  // namespace
@@ -284,31 +299,34 @@ absl::Status Server::Run(Channel& channel, const Command& command, CommandReply&
     }
   }
   switch (command.number) {
-#define ROCI_ROW(name, type, answer, handler, call, object) \
-  case RDMA_USER_CM_CMD_##name:                             \
-    static_assert(IsHandlerName(#name, #handler));          \
-    return call<type, answer>(&Server::handler, object, command, out);
-#define ROCI_ON_CHANNEL(name, type, answer, handler) \
-  ROCI_ROW(name, type, answer, handler, Call, channel)
-#define ROCI_ON_ID(name, type, answer, handler) ROCI_ROW(name, type, answer, handler, Call, *id)
-#define ROCI_QUERY_ID(name, type, answer, handler) \
-  ROCI_ROW(name, type, answer, handler, CallQuery, *id)
-    ROCI_CM_COMMANDS(ROCI_ON_CHANNEL, ROCI_ON_ID, ROCI_QUERY_ID)
-#undef ROCI_QUERY_ID
-#undef ROCI_ON_ID
-#undef ROCI_ON_CHANNEL
+#define ROCI_ROW(name, subject, type, answer, handler)                   \
+  case RDMA_USER_CM_CMD_##name:                                          \
+    static_assert(IsHandlerName(#name, #handler));                       \
+    static_assert(SubjectOf(&Server::handler) == ROCI_ABI_CM_##subject); \
+    return Call<type, answer>(&Server::handler, channel, id, command, out);
+    ROCI_CM_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW
     default:
       return StatusFromErrno(ENOSYS, "command");  // unreachable: the decoder refuses the command
   }
 }
 
+template <class Object>
+Object& Server::SubjectIn(Channel& channel, CmId* id) {
+  if constexpr (std::is_same_v<Object, Channel>) {
+    return channel;
+  } else {
+    return *id;
+  }
+}
+
 template <class In, class Answer, class Object>
-absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, Answer&),
-                          Object& object, const Command& command, CommandReply& out) {
+absl::Status Server::Call(Handler<Object, In, Answer&> handler, Channel& channel, CmId* id,
+                          const Command& command, CommandReply& out) {
   static_assert(sizeof(Answer) <= sizeof(out.response.data));
   Answer answer = {};
-  const absl::Status status = (this->*handler)(object, command.As<In>(), answer);
+  const absl::Status status =
+      (this->*handler)(SubjectIn<Object>(channel, id), command.As<In>(), answer);
   if (!status.ok()) return status;
   std::memcpy(out.response.data, &answer, sizeof(answer));
   out.response.out_size = sizeof(answer);
@@ -317,24 +335,23 @@ absl::Status Server::Call(absl::Status (Server::*handler)(Object&, const In&, An
 }
 
 template <class In, class Answer, class Object>
-requires std::is_void_v<Answer> absl::Status Server::Call(
-    absl::Status (Server::*handler)(Object&, const In&), Object& object, const Command& command,
-    CommandReply&) {
-  return (this->*handler)(object, command.As<In>());
+requires std::is_void_v<Answer> absl::Status Server::Call(Handler<Object, In> handler,
+                                                          Channel& channel, CmId* id,
+                                                          const Command& command, CommandReply&) {
+  return (this->*handler)(SubjectIn<Object>(channel, id), command.As<In>());
 }
 
 template <class In, class Answer, class Object>
 requires std::is_void_v<Answer> absl::Status Server::Call(
-    absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>), Object& object,
+    Handler<Object, In, std::span<const std::byte>> handler, Channel& channel, CmId* id,
     const Command& command, CommandReply&) {
-  return (this->*handler)(object, command.As<In>(), command.extra);
+  return (this->*handler)(SubjectIn<Object>(channel, id), command.As<In>(), command.extra);
 }
 
-template <class In, class Answer, class Object>
-absl::Status Server::CallQuery(absl::Status (Server::*handler)(Object&, const In&,
-                                                               QueryAnswer<Answer>),
-                               Object& object, const Command& command, CommandReply& out) {
-  return (this->*handler)(object, command.As<In>(), {out.response});
+template <class In, class Answer>
+absl::Status Server::Call(Handler<CmId, In, QueryAnswer<Answer>> handler, Channel&, CmId* id,
+                          const Command& command, CommandReply& out) {
+  return (this->*handler)(*id, command.As<In>(), {out.response});
 }
 
 }  // namespace roci::control::cm

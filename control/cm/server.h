@@ -67,24 +67,28 @@ class Server {
   // Appends the answers to librdmacm's next queries to the answer to `command`.
   void Prefetch(const Channel& channel, const Command& command, CommandReply& reply);
   absl::Status Run(Channel& channel, const Command& command, CommandReply& out);
+  template <class Object, class In, class... Out>
+  using Handler = absl::Status (Server::*)(Object&, const In&, Out...);
+  template <class Object>
+  static Object& SubjectIn(Channel& channel, CmId* id);
   // Executes a command by its handler, which takes the command's structure and, unless Answer is
   // void, fills in the answer.
   template <class In, class Answer, class Object>
-  absl::Status Call(absl::Status (Server::*handler)(Object&, const In&, Answer&), Object& object,
+  absl::Status Call(Handler<Object, In, Answer&> handler, Channel& channel, CmId* id,
                     const Command& command, CommandReply& out);
   template <class In, class Answer, class Object>
-  requires std::is_void_v<Answer> absl::Status Call(absl::Status (Server::*handler)(Object&,
-                                                                                    const In&),
-                                                    Object& object, const Command& command,
+  requires std::is_void_v<Answer> absl::Status Call(Handler<Object, In> handler, Channel& channel,
+                                                    CmId* id, const Command& command,
                                                     CommandReply& out);
   // Of a command with data after its structure.
   template <class In, class Answer, class Object>
   requires std::is_void_v<Answer> absl::Status Call(
-      absl::Status (Server::*handler)(Object&, const In&, std::span<const std::byte>),
-      Object& object, const Command& command, CommandReply& out);
-  template <class In, class Answer, class Object>
-  absl::Status CallQuery(absl::Status (Server::*handler)(Object&, const In&, QueryAnswer<Answer>),
-                         Object& object, const Command& command, CommandReply& out);
+      Handler<Object, In, std::span<const std::byte>> handler, Channel& channel, CmId* id,
+      const Command& command, CommandReply& out);
+  // Of a query.
+  template <class In, class Answer>
+  absl::Status Call(Handler<CmId, In, QueryAnswer<Answer>> handler, Channel& channel, CmId* id,
+                    const Command& command, CommandReply& out);
 
   // server_commands.cc: the handlers of ROCI_CM_COMMANDS.
   absl::Status CreateId(Channel& channel, const rdma_ucm_create_id& in,

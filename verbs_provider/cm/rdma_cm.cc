@@ -173,10 +173,10 @@ uint64_t ResponseIn(const void* body) {
 // The program's address for the answer to a command; 0: the command has no answer.
 uint64_t AnswerAddress(uint32_t command, const void* body) {
   switch (command) {
-#define ROCI_ROW(name, type, answer, handler) \
-  case RDMA_USER_CM_CMD_##name:               \
+#define ROCI_ROW(name, subject, type, answer, handler) \
+  case RDMA_USER_CM_CMD_##name:                        \
     return ResponseIn<type, answer>(body);
-    ROCI_CM_COMMANDS(ROCI_ROW, ROCI_ROW, ROCI_ROW)
+    ROCI_CM_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW
     default:
       return 0;
@@ -185,12 +185,11 @@ uint64_t AnswerAddress(uint32_t command, const void* body) {
 
 bool IsQuery(uint32_t command) {
   switch (command) {
-#define ROCI_OTHER(name, type, answer, handler)
-#define ROCI_QUERY_ID(name, type, answer, handler) case RDMA_USER_CM_CMD_##name:
-    ROCI_CM_COMMANDS(ROCI_OTHER, ROCI_OTHER, ROCI_QUERY_ID)
-#undef ROCI_QUERY_ID
-#undef ROCI_OTHER
-    return true;
+#define ROCI_ROW(name, subject, type, answer, handler) \
+  case RDMA_USER_CM_CMD_##name:                        \
+    return ROCI_ABI_CM_##subject == ROCI_ABI_CM_QUERY_ID;
+    ROCI_CM_COMMANDS(ROCI_ROW)  // NOLINT(bugprone-branch-clone,misc-redundant-expression)
+#undef ROCI_ROW
     default:
       return false;
   }
