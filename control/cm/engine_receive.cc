@@ -52,12 +52,22 @@ bool IsKnownTransport(const Req& req) {
   return false;
 }
 
-Rej RejectOf(const Req& req, RejectReason reason) {
+// `to`: the IDs as the receiver of the REJ names them.
+Rej RejectFor(Ids to, AboutMessage about, RejectReason reason) {
   Rej rej;
-  rej.remote_id = req.local_id;
-  rej.about = static_cast<uint8_t>(AboutMessage::kReq);
+  rej.local_id = to.receiver;
+  rej.remote_id = to.sender;
+  rej.about = static_cast<uint8_t>(about);
   rej.reason = static_cast<uint16_t>(reason);
   return rej;
+}
+
+Apr RefusalOfPath(Ids to, AprStatus status) {
+  Apr apr;
+  apr.local_id = to.receiver;
+  apr.remote_id = to.sender;
+  apr.status = static_cast<uint8_t>(status);
+  return apr;
 }
 
 }  // namespace
@@ -111,23 +121,13 @@ MadReason Engine::AnswerStranger(const roce::Path& reply, const Message& message
     case MessageType::kDreq:
       Answer(reply, message.transaction, Drep{ids.receiver, ids.sender, {}});
       break;
-    case MessageType::kRep: {
-      Rej rej;
-      rej.local_id = ids.receiver;
-      rej.remote_id = ids.sender;
-      rej.about = static_cast<uint8_t>(AboutMessage::kRep);
-      rej.reason = static_cast<uint16_t>(RejectReason::kInvalidCommunicationId);
-      Answer(reply, message.transaction, rej);
+    case MessageType::kRep:
+      Answer(reply, message.transaction,
+             RejectFor(ids, AboutMessage::kRep, RejectReason::kInvalidCommunicationId));
       break;
-    }
-    case MessageType::kLap: {
-      Apr apr;
-      apr.local_id = ids.receiver;
-      apr.remote_id = ids.sender;
-      apr.status = static_cast<uint8_t>(AprStatus::kInvalidCommunicationId);
-      Answer(reply, message.transaction, apr);
+    case MessageType::kLap:
+      Answer(reply, message.transaction, RefusalOfPath(ids, AprStatus::kInvalidCommunicationId));
       break;
-    }
     default:
       break;
   }
@@ -142,8 +142,9 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
     if (!IsSamePeer(connection->path, reply)) return MadReason::kSource;
     return Act(now, *connection, message);
   }
+  const Ids peer{.sender = req.local_id};  // there is no ID of ours yet
   const auto refuse = [&](RejectReason reason) {
-    Answer(reply, message.transaction, RejectOf(req, reason));
+    Answer(reply, message.transaction, RejectFor(peer, AboutMessage::kReq, reason));
   };
   if (req.primary.local_gid != reply.dst_gid || req.primary.remote_gid != reply.src_gid) {
     refuse(RejectReason::kPrimaryRemoteGid);
@@ -154,7 +155,7 @@ MadReason Engine::HandleReq(roce::TimeNs now, const roce::Path& reply, const Mes
     return MadReason::kUnexpected;
   }
   if (req.path_mtu < 1 || req.path_mtu > config_.max_path_mtu) {
-    Rej rej = RejectOf(req, RejectReason::kInvalidPathMtu);
+    Rej rej = RejectFor(peer, AboutMessage::kReq, RejectReason::kInvalidPathMtu);
     rej.info_length = 1;
     rej.info[0] = static_cast<std::byte>(config_.max_path_mtu << 4);
     Answer(reply, message.transaction, rej);
@@ -240,6 +241,7 @@ MadReason Engine::HandleSidrRep(const roce::Path& reply, const SidrRep& rep) {
 }
 
 MadReason Engine::Act(roce::TimeNs now, Connection& connection, const Message& message) {
+  const Ids peer{connection.remote_id, connection.local_id};
   switch (ActionOf(message.type(), connection.state)) {
     case Action::kTakeReply:
       TakeReply(now, connection, std::get<Rep>(message.body));
@@ -276,22 +278,13 @@ MadReason Engine::Act(roce::TimeNs now, Connection& connection, const Message& m
     case Action::kWaitLonger:
       WaitLonger(now, connection, std::get<Mra>(message.body));
       return MadReason::kNone;
-    case Action::kRefusePath: {
-      Apr apr;
-      apr.local_id = connection.local_id;
-      apr.remote_id = connection.remote_id;
-      apr.status = static_cast<uint8_t>(AprStatus::kNotSupported);
-      Answer(connection.path, message.transaction, apr);
+    case Action::kRefusePath:
+      Answer(connection.path, message.transaction, RefusalOfPath(peer, AprStatus::kNotSupported));
       return MadReason::kNone;
-    }
-    case Action::kRejectStale: {
-      Rej rej;
-      rej.local_id = connection.local_id;
-      rej.remote_id = connection.remote_id;
-      rej.reason = static_cast<uint16_t>(RejectReason::kStaleConnection);
-      Answer(connection.path, connection.transaction, rej);
+    case Action::kRejectStale:
+      Answer(connection.path, connection.transaction,
+             RejectFor(peer, AboutMessage::kReq, RejectReason::kStaleConnection));
       return MadReason::kNone;
-    }
     case Action::kIgnore:
       break;
   }

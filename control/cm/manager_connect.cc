@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "control/cm/manager.h"
-#include "control/cm/private_data.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 #include "dataplane/base/async_event.h"

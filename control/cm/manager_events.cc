@@ -2,9 +2,9 @@
 
 #include <cerrno>
 
+#include "control/cm/event_fields.h"
 #include "control/cm/gsi.h"
 #include "control/cm/manager.h"
-#include "control/cm/private_data.h"
 #include "control/cm/queue_pair_attributes.h"
 #include "verbs_provider/abi/rdma_cm.h"
 
@@ -75,13 +75,7 @@ void Manager::HandleEvent(Port& port, const Event& event) {
       rdma_ucm_event_resp out = {};
       out.event = ROCI_ABI_CM_EVENT_CONNECT_RESPONSE;
       CopyData(rep.private_data, out.param.conn);
-      out.param.conn.responder_resources = rep.initiator_depth;
-      out.param.conn.initiator_depth = rep.responder_resources;
-      out.param.conn.flow_control = rep.flow_control;
-      out.param.conn.rnr_retry_count = rep.rnr_retry_count;
-      out.param.conn.srq = rep.srq;
-      out.param.conn.qp_num = rep.local_qpn;
-      out.ece = {rep.ece().vendor_id, rep.ece().options};
+      DescribePeer(rep, out);
       return id->Post(out);
     }
     case EventKind::kEstablished:

@@ -3,8 +3,8 @@
 #include <optional>
 #include <span>
 
+#include "control/cm/event_fields.h"
 #include "control/cm/manager.h"
-#include "control/cm/private_data.h"
 #include "control/cm/verbs_numbers.h"
 #include "control/loop/errno_status.h"
 #include "verbs_provider/abi/rdma_cm.h"
@@ -35,18 +35,6 @@ roce::Path PathBack(const roce::Path& reply, const PathFields& primary) {
     path.vlan_tci = static_cast<uint16_t>(reply.vlan() | priority << roce::VlanTag::kPriorityShift);
   }
   return path;
-}
-
-// The peer's initiator is served by this end's responder.
-void DescribeRequest(const Req& req, rdma_ucm_event_resp& out) {
-  out.param.conn.qp_num = req.local_qpn;
-  out.param.conn.srq = req.srq;
-  out.param.conn.responder_resources = req.initiator_depth;
-  out.param.conn.initiator_depth = req.responder_resources;
-  out.param.conn.flow_control = req.flow_control;
-  out.param.conn.retry_count = req.retry_count;
-  out.param.conn.rnr_retry_count = req.rnr_retry_count;
-  out.ece = {req.ece().vendor_id, req.ece().options};
 }
 
 // A request for a connection or, by `datagram`, for a service's queue pair.
@@ -140,7 +128,8 @@ void Manager::HandleRequest(Port& port, const Event& event) {
   out.event = ROCI_ABI_CM_EVENT_CONNECT_REQUEST;
   if (request.req != nullptr) {
     CopyData(request.own_data(), out.param.conn);
-    DescribeRequest(*request.req, out);
+    DescribePeer(*request.req, out);
+    out.param.conn.retry_count = request.req->retry_count;
   } else {
     CopyData(request.own_data(), out.param.ud);
   }
