@@ -220,54 +220,55 @@ Dump Nldev::DumpDevices(const Viewer& viewer, const Request& request, uint32_t f
   };
 }
 
+// Writes the part of a dump whose entries `fill` adds (-> whether the dump goes on); without an
+// entry, nothing.
+template <class Fill>
+bool Nldev::PutPart(Datagram& out, const Viewer& viewer, const Request& request,
+                    uint16_t table_type, const Fill& fill) const {
+  const auto begin = out.Begin(request.head, TypeOf(request.command), NLM_F_MULTI, viewer.port);
+  PutDevice(out, *request.device);
+  const auto table = out.Open(table_type);
+  const auto before = out.mark();
+  const bool goes_on = fill();
+  if (out.mark() == before) {
+    out.Clear();
+  } else {
+    out.Close(table);
+    out.End(begin);
+  }
+  return goes_on;
+}
+
 template <class Kind>
 Dump Nldev::DumpObjects(const Viewer& viewer, const Request& request) {
   return [this, &viewer, request, at = Position{}](Datagram& out) mutable {
-    const auto begin = out.Begin(request.head, TypeOf(request.command), NLM_F_MULTI, viewer.port);
-    PutDevice(out, *request.device);
-    const auto table = out.Open(Kind::kTableType);
-    const auto before = out.mark();
-    const bool goes_on =
-        VisitSessions(sources_.sessions.sessions(), viewer, *DeviceOf(request), at,
-                      [&](const Session& session, uint32_t from) {
-                        return Kind::Put({out, viewer, numbers_}, session, from, request);
-                      });
-    if (out.mark() == before) {
-      out.Clear();
-    } else {
-      out.Close(table);
-      out.End(begin);
-    }
-    return goes_on;
+    return PutPart(out, viewer, request, Kind::kTableType, [&] {
+      return VisitSessions(sources_.sessions.sessions(), viewer, *DeviceOf(request), at,
+                           [&](const Session& session, uint32_t from) {
+                             return Kind::Put({out, viewer, numbers_}, session, from, request);
+                           });
+    });
   };
 }
 
 Dump Nldev::DumpCmIds(const Viewer& viewer, const Request& request) {
   return [this, &viewer, request, next = uint32_t{0}](Datagram& out) mutable {
-    const Device& device = *DeviceOf(request);
-    const auto& ids = sources_.connections.manager().ids().all();
-    const auto begin = out.Begin(request.head, TypeOf(request.command), NLM_F_MULTI, viewer.port);
-    PutDevice(out, *request.device);
-    const auto table = out.Open(RDMA_NLDEV_ATTR_RES_CM_ID);
-    const auto before = out.mark();
-    int looked_at = 0;
-    auto it = ids.lower_bound(next);
-    for (; it != ids.end() && ++looked_at <= kObjectsOfStep; ++it) {
-      const cm::CmId& id = *it->second;
-      if (!viewer.Sees(id.channel->user()) || !IsShownOn(id, device)) continue;
-      if (request.port && request.port != PortOf(id)) continue;
-      const auto put = [&] { PutCmId({out, viewer, numbers_}, id); };
-      if (!PutEntry(out, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY, put)) break;
-    }
-    const bool goes_on = it != ids.end();
-    if (goes_on) next = it->first;
-    if (out.mark() == before) {
-      out.Clear();
-    } else {
-      out.Close(table);
-      out.End(begin);
-    }
-    return goes_on;
+    return PutPart(out, viewer, request, RDMA_NLDEV_ATTR_RES_CM_ID, [&] {
+      const Device& device = *DeviceOf(request);
+      const auto& ids = sources_.connections.manager().ids().all();
+      int looked_at = 0;
+      auto it = ids.lower_bound(next);
+      for (; it != ids.end() && ++looked_at <= kObjectsOfStep; ++it) {
+        const cm::CmId& id = *it->second;
+        if (!viewer.Sees(id.channel->user()) || !IsShownOn(id, device)) continue;
+        if (request.port && request.port != PortOf(id)) continue;
+        const auto put = [&] { PutCmId({out, viewer, numbers_}, id); };
+        if (!PutEntry(out, RDMA_NLDEV_ATTR_RES_CM_ID_ENTRY, put)) break;
+      }
+      if (it == ids.end()) return false;
+      next = it->first;
+      return true;
+    });
   };
 }
 

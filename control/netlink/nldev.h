@@ -74,6 +74,9 @@ class Nldev {
   struct ObjectDump;
   // Of STAT_GET; as Start.
   int StartStatistics(const Viewer& viewer, const Request& request, Dump& out);
+  template <class Fill>
+  bool PutPart(Datagram& out, const Viewer& viewer, const Request& request, uint16_t table_type,
+               const Fill& fill) const;
   template <class Kind>
   Dump DumpObjects(const Viewer& viewer, const Request& request);
   Dump DumpCmIds(const Viewer& viewer, const Request& request);
