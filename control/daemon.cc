@@ -21,6 +21,7 @@
 #include "control/loop/log.h"
 #include "control/loop/runtime_files.h"
 #include "control/manage/address_commands.h"
+#include "control/manage/capture_server.h"
 #include "control/manage/event_requests.h"
 #include "control/manage/fault_requests.h"
 #include "control/manage/link_requests.h"
@@ -29,6 +30,7 @@
 #include "control/manage/route_commands.h"
 #include "control/manage/self_check.h"
 #include "control/manage/show.h"
+#include "control/manage/trace_server.h"
 #include "control/net/mac_claim.h"
 #include "control/net/roce_udp_socket.h"
 #include "dataplane/base/shared_memory.h"
@@ -317,33 +319,24 @@ void Daemon::WatchLinks() {
   }
 }
 
-void Daemon::AddTraceCommand() {
-  traces_ = std::make_unique<TraceServer>(*services_);
-  loop_->AddDeadline([this] { return traces_->NextTimeout(); },
-                     [this](roce::TimeNs now) { traces_->HandleTimeout(now); });
-  manage_->AddStream(kTraceCommand,
-                     [this](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
-                       auto trace = traces_->Prepare(request);
-                       if (!trace.ok()) return trace.status();
-                       return [this, prepared = *std::move(trace)](UniqueFd socket) {
-                         traces_->Start(prepared, std::move(socket));
-                       };
-                     });
+void Daemon::AddStreams(const char* command, StreamServer& server) {
+  loop_->AddDeadline([&server] { return server.NextTimeout(); },
+                     [&server](roce::TimeNs now) { server.HandleTimeout(now); });
+  manage_->AddStream(
+      command, [&server](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
+        auto stream = server.Prepare(request);
+        if (!stream.ok()) return stream.status();
+        return [&server, prepared = *std::move(stream)](UniqueFd socket) {
+          server.Start(prepared, std::move(socket));
+        };
+      });
 }
 
 void Daemon::AddLinkCommands() {
   captures_ = std::make_unique<CaptureServer>(*services_);
-  loop_->AddDeadline([this] { return captures_->NextTimeout(); },
-                     [this](roce::TimeNs now) { captures_->HandleTimeout(now); });
-  manage_->AddStream(kCaptureCommand,
-                     [this](const nlohmann::json& request) -> absl::StatusOr<ManageServer::Stream> {
-                       auto capture = captures_->Prepare(request);
-                       if (!capture.ok()) return capture.status();
-                       return [this, prepared = *std::move(capture)](UniqueFd socket) {
-                         captures_->Start(prepared, std::move(socket));
-                       };
-                     });
-  AddTraceCommand();
+  AddStreams(kCaptureCommand, *captures_);
+  traces_ = std::make_unique<TraceServer>(*services_);
+  AddStreams(kTraceCommand, *traces_);
   manage_->AddCommand(kImpairCommand, [this](const nlohmann::json& request) {
     return Impair(*services_, request);
   });

@@ -15,12 +15,11 @@
 #include "control/loop/event_loop.h"
 #include "control/loop/fd_broker.h"
 #include "control/loop/unique_fd.h"
-#include "control/manage/capture_server.h"
 #include "control/manage/lcore_watch.h"
 #include "control/manage/link_states.h"
 #include "control/manage/manage_server.h"
 #include "control/manage/metrics_server.h"
-#include "control/manage/trace_server.h"
+#include "control/manage/stream_server.h"
 #include "control/net/link_watch.h"
 #include "control/netlink/netlink_server.h"
 #include "control/session/session_server.h"
@@ -53,7 +52,7 @@ class Daemon {
   absl::Status TakePriority();
   absl::Status ServeMetrics();
   void AddLinkCommands();
-  void AddTraceCommand();
+  void AddStreams(const char* command, StreamServer& server);
   void WatchLinks();
   void HoldRoceUdpPort();
   void ClaimMacs();
@@ -84,8 +83,8 @@ class Daemon {
   UniqueFd roce_udp_socket_;
   std::vector<UniqueFd> mac_claims_;
   std::unique_ptr<ManageServer> manage_;
-  std::unique_ptr<CaptureServer> captures_;
-  std::unique_ptr<TraceServer> traces_;
+  std::unique_ptr<StreamServer> captures_;
+  std::unique_ptr<StreamServer> traces_;
   std::unique_ptr<LinkStates> link_states_;
   std::unique_ptr<SysfsPublisher> publisher_;
   std::unique_ptr<netlink::NetlinkServer> netlink_;
