@@ -12,8 +12,8 @@
 #include "dataplane/qp/qpn_space.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_impairments.h"
 #include "dataplane/shard/device_lane.h"
-#include "dataplane/shard/device_link.h"
 #include "dataplane/shard/lcore.h"
 
 namespace roci::dataplane {

@@ -1,4 +1,4 @@
-// What a device's taps apply: an impairment rule (its settings, its part on every lcore, and the
+// Rules that a device's taps apply: an impairment (its settings, its part on every lcore, and the
 // shared bottleneck) and a fault of packets.
 #pragma once
 

@@ -1,5 +1,6 @@
-// Adds captures and impairments of a device between its lanes and its port.
-#include "dataplane/shard/device_link.h"
+// Adds captures, traces and impairments of a device between its lanes and its port, and sets its
+// link down.
+#include "dataplane/shard/device_impairments.h"
 
 #include <algorithm>
 
