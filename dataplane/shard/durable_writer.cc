@@ -51,7 +51,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* charged_to,
       ++charged;
     }
   }
-  if (charged >= kSlotsPerPayer) return Started::kPayerFull;
+  if (charged >= kSlotsPerProgram) return Started::kProgramFull;
   if (free == nullptr) return Started::kFull;
   GiveUp(owner);
   free->owner = owner;

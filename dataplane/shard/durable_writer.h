@@ -17,17 +17,16 @@
 
 namespace roci::dataplane {
 
-// The lcore starts syncs and collects them. A sync that the lcore has given up still runs to its
-// end. One program gets only a part of the threads, so that a slow disk of one program does not
-// stop the others.
+// The lcore starts syncs and collects them. An abandoned sync still completes. A program uses at
+// most kSlotsPerProgram slots, so that a slow disk of one program does not stop the others.
 class DurableWriter {
  public:
   static constexpr uint32_t kThreads = 4;
   static constexpr uint32_t kSlots = 64;
-  static constexpr uint32_t kSlotsPerPayer = 2;
-  static_assert(kSlotsPerPayer < kThreads);
+  static constexpr uint32_t kSlotsPerProgram = 2;
+  static_assert(kSlotsPerProgram < kThreads);
 
-  enum class Started : uint8_t { kYes, kFull, kPayerFull };
+  enum class Started : uint8_t { kYes, kFull, kProgramFull };
 
   // Calls `done`, on a thread of the writer, when a sync can be collected.
   explicit DurableWriter(std::function<void()> done);

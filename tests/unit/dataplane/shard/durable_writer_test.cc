@@ -60,50 +60,50 @@ class DurableWriterTest : public ::testing::Test {
   std::shared_ptr<memory::MappedFile> file_;
   std::atomic<uint32_t> told_{0};
   DurableWriter writer_{[this] { told_.fetch_add(1); }};
-  int owners_[200], payers_[200];
+  int owners_[200], programs_[200];
 };
 
 TEST_F(DurableWriterTest, ReportsCompletionToTheOwner) {
   ASSERT_TRUE(writer_.StartThreads());
   ASSERT_TRUE(writer_.StartThreads());
   EXPECT_FALSE(writer_.HasDone());
-  ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
+  ASSERT_EQ(Start(&owners_[0], &programs_[0]), Started::kYes);
   const auto ended = Collect(1);
   EXPECT_EQ(ended.at(0).owner, &owners_[0]);
-  EXPECT_EQ(ended.at(0).charged_to, &payers_[0]);
+  EXPECT_EQ(ended.at(0).charged_to, &programs_[0]);
   EXPECT_TRUE(ended.at(0).ok);
   EXPECT_FALSE(writer_.HasDone());
   EXPECT_EQ(file_.use_count(), 1) << "the thread releases the file";
 }
 
-TEST_F(DurableWriterTest, LimitsTheSlotsOfAPayer) {
-  for (uint32_t i = 0; i < DurableWriter::kSlotsPerPayer; ++i) {
-    EXPECT_EQ(Start(&owners_[i], &payers_[0]), Started::kYes);
+TEST_F(DurableWriterTest, LimitsTheSlotsOfAProgram) {
+  for (uint32_t i = 0; i < DurableWriter::kSlotsPerProgram; ++i) {
+    EXPECT_EQ(Start(&owners_[i], &programs_[0]), Started::kYes);
   }
-  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kPayerFull);
-  uint32_t started = DurableWriter::kSlotsPerPayer;
+  EXPECT_EQ(Start(&owners_[9], &programs_[0]), Started::kProgramFull);
+  uint32_t started = DurableWriter::kSlotsPerProgram;
   for (uint32_t i = 1; started < DurableWriter::kSlots; ++i, ++started) {
-    ASSERT_EQ(Start(&owners_[10 + i], &payers_[i]), Started::kYes);
+    ASSERT_EQ(Start(&owners_[10 + i], &programs_[i]), Started::kYes);
   }
-  EXPECT_EQ(Start(&owners_[100], &payers_[150]), Started::kFull);
-  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kPayerFull);
+  EXPECT_EQ(Start(&owners_[100], &programs_[150]), Started::kFull);
+  EXPECT_EQ(Start(&owners_[9], &programs_[0]), Started::kProgramFull);
   ASSERT_TRUE(writer_.StartThreads());
   EXPECT_EQ(Collect(started).size(), started);
-  EXPECT_EQ(Start(&owners_[9], &payers_[0]), Started::kYes);
+  EXPECT_EQ(Start(&owners_[9], &programs_[0]), Started::kYes);
   EXPECT_EQ(Collect(1).at(0).owner, &owners_[9]);
 }
 
 TEST_F(DurableWriterTest, DoesNotReportSyncsThatWereGivenUp) {
-  ASSERT_EQ(Start(&owners_[0], &payers_[0]), Started::kYes);
-  ASSERT_EQ(Start(&owners_[1], &payers_[1]), Started::kYes);
+  ASSERT_EQ(Start(&owners_[0], &programs_[0]), Started::kYes);
+  ASSERT_EQ(Start(&owners_[1], &programs_[1]), Started::kYes);
   writer_.GiveUp(&owners_[0]);
   // A new sync of the same owner does not get the report of the old one.
-  ASSERT_EQ(Start(&owners_[1], &payers_[2]), Started::kYes);
+  ASSERT_EQ(Start(&owners_[1], &programs_[2]), Started::kYes);
   ASSERT_TRUE(writer_.StartThreads());
   const auto ended = Collect(3);
   EXPECT_EQ(std::count_if(ended.begin(), ended.end(), [](const Ended& e) { return !e.owner; }), 2);
   for (const Ended& e : ended) {
-    EXPECT_EQ(e.owner, e.charged_to == &payers_[2] ? &owners_[1] : nullptr);
+    EXPECT_EQ(e.owner, e.charged_to == &programs_[2] ? &owners_[1] : nullptr);
   }
 }
 
@@ -112,7 +112,7 @@ TEST_F(DurableWriterTest, CompletesManySyncs) {
   uint32_t started = 0, ended = 0;
   while (ended < 5000) {
     if (started < 5000 &&
-        Start(&owners_[started % 200], &payers_[started % 200]) == Started::kYes) {
+        Start(&owners_[started % 200], &programs_[started % 200]) == Started::kYes) {
       ++started;
     }
     writer_.Collect([&](void*, const void*, bool ok) {
@@ -125,7 +125,7 @@ TEST_F(DurableWriterTest, CompletesManySyncs) {
 }
 
 TEST_F(DurableWriterTest, CanBeDestroyedWithSyncsPending) {
-  for (int i = 0; i < 20; ++i) ASSERT_EQ(Start(&owners_[i], &payers_[i]), Started::kYes);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Start(&owners_[i], &programs_[i]), Started::kYes);
   ASSERT_TRUE(writer_.StartThreads());
 }
 
