@@ -175,7 +175,7 @@ bool ShownObjects::AddCqs(const Session& session, Json& rows) {
     cq["handle"] = handle;
     cq["capacity"] = info.capacity;
     cq["channel"] = record.channel;
-    cq["qp_queues"] = info.users;
+    cq["qp_queues"] = info.ref_count;
     cq["comp_events"] = info.comp_events;
     cq["async_events"] = info.async_events;
     cq["overflowed"] = info.overflowed;
@@ -193,7 +193,7 @@ bool ShownObjects::AddSrqs(const Session& session, Json& rows) {
     srq["pd"] = record.pd;
     srq["max_wr"] = record.max_wr;
     srq["max_sge"] = record.layout.max_sge;
-    srq["qps"] = state.users;
+    srq["qps"] = state.ref_count;
     srq["async_events"] = state.async_events;
     srq["posted"] = state.posted;
     srq["taken"] = state.taken;

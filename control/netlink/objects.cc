@@ -76,7 +76,7 @@ void PutOwner(const Scope& scope, pid_t pid, std::string_view program) {
 }
 
 void PutPd(const Scope& scope, const Session& session, uint32_t handle, const PdRecord& record) {
-  scope.out.PutU64(RDMA_NLDEV_ATTR_RES_USECNT, record.users.total());
+  scope.out.PutU64(RDMA_NLDEV_ATTR_RES_USECNT, record.ref_count.total());
   scope.out.PutU32(RDMA_NLDEV_ATTR_RES_PDN,
                    scope.numbers.Of({ObjectKind::kPd, session.number(), handle}));
   PutContextNumber(scope, session);
@@ -86,7 +86,7 @@ void PutPd(const Scope& scope, const Session& session, uint32_t handle, const Pd
 void PutCq(const Scope& scope, const Session& session, uint32_t handle, const CqRecord& record) {
   const auto info = session.shard()->Do(dataplane::InspectCompletionQueue{*record.cq});
   scope.out.PutU32(RDMA_NLDEV_ATTR_RES_CQE, info.capacity);
-  scope.out.PutU64(RDMA_NLDEV_ATTR_RES_USECNT, info.users);
+  scope.out.PutU64(RDMA_NLDEV_ATTR_RES_USECNT, info.ref_count);
   scope.out.PutU32(RDMA_NLDEV_ATTR_RES_CQN,
                    scope.numbers.Of({ObjectKind::kCq, session.number(), handle}));
   PutContextNumber(scope, session);

@@ -73,7 +73,7 @@ absl::Status Session::CreateAh(const Request& request, const FdsPointer&, Reply&
         const absl::StatusOr<uint32_t> handle =
             shard_->Do(dataplane::CreateAddressHandle{pd, path});
         if (!handle.ok()) return handle.status();
-        ++pds_.Find(pd)->users;
+        ++pds_.Find(pd)->ref_count;
         ahs_.AddAs(*handle, std::move(record));
         answer.As<roci_abi_handle_response>().handle = *handle;
         return absl::OkStatus();
@@ -87,7 +87,7 @@ absl::Status Session::DestroyAh(const Request& request, const FdsPointer&, Reply
   if (record == nullptr) return absl::NotFoundError("no such address handle");
   const absl::Status status = shard_->Do(dataplane::DestroyAddressHandle{handle});
   if (!status.ok()) return status;
-  --pds_.Find(record->pd)->users;
+  --pds_.Find(record->pd)->ref_count;
   ahs_.Remove(handle);
   return absl::OkStatus();
 }

@@ -55,7 +55,8 @@ absl::Status Session::DestroyChannel(const Request& request, const FdsPointer&, 
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const ChannelRecord* channel = channels_.Find(handle);
   if (channel == nullptr) return absl::NotFoundError("no such completion channel");
-  if (channel->users > 0) return absl::FailedPreconditionError("the completion channel is in use");
+  if (channel->ref_count > 0)
+    return absl::FailedPreconditionError("the completion channel is in use");
   channels_.Remove(handle);
   return absl::OkStatus();
 }
@@ -80,7 +81,7 @@ absl::Status Session::CreateCq(const Request& request, const FdsPointer&, Reply&
   record.cq = created->completion_queue;
   record.user_handle = create.user_handle;
   record.channel = channel != nullptr ? create.channel : 0;
-  if (channel != nullptr) ++channel->users;
+  if (channel != nullptr) ++channel->ref_count;
   auto& response = reply.As<roci_abi_create_cq_response>();
   DescribeRing(shard_->Do(dataplane::InspectCompletionQueue{*record.cq}), response);
   response.handle = *cqs_.Add(std::move(record));
@@ -136,7 +137,7 @@ absl::Status Session::DestroyCq(const Request& request, const FdsPointer&, Reply
   auto& response = reply.As<roci_abi_destroy_response>();
   response.comp_events = events->comp_events;
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
-  if (record->channel != 0) --channels_.Find(record->channel)->users;
+  if (record->channel != 0) --channels_.Find(record->channel)->ref_count;
   cqs_.Remove(handle);
   return absl::OkStatus();
 }

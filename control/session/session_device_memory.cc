@@ -46,7 +46,7 @@ absl::Status Session::AllocNullMr(const Request& request, const FdsPointer&, Rep
   record.pd = handle;
   const auto [status, key] = shard_->Do(dataplane::RegisterNull{handle});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
-  ++pd->users;
+  ++pd->ref_count;
   record.key = key;
   Answer(*mrs_.Add(std::move(record)), key, reply);
   return absl::OkStatus();
@@ -87,7 +87,7 @@ absl::Status Session::FreeDm(const Request& request, const FdsPointer&, Reply&) 
   const DmRecord* record = dms_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such device memory");
   const uint32_t users =
-      AnothersHandle(handle) != nullptr ? record->users.own() : record->users.total();
+      AnothersHandle(handle) != nullptr ? record->ref_count.own() : record->ref_count.total();
   if (users > 0) return absl::FailedPreconditionError("the device memory is in use");
   dms_.Remove(handle);
   return absl::OkStatus();
@@ -116,8 +116,8 @@ absl::Status Session::RegDmMr(const Request& request, const FdsPointer&, Reply& 
   const auto [status, key] =
       shard_->Do(dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
-  ++pd->users;
-  ++dm->users;
+  ++pd->ref_count;
+  ++dm->ref_count;
   record.key = key;
   Answer(*mrs_.Add(std::move(record)), key, reply);
   return absl::OkStatus();

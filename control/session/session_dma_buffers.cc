@@ -64,7 +64,7 @@ absl::Status Session::RegDmaBufferMr(const Request& request, const FdsPointer&, 
       shard_->Do(dataplane::RegisterRegion{reg.pd, AccessOf(reg.access), std::move(translation)});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   record.key = key;
-  ++pd->users;
+  ++pd->ref_count;
   auto& response = reply.As<roci_abi_reg_mr_response>();
   response.lkey = record.key;
   response.rkey = record.key;

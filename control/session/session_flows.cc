@@ -60,8 +60,8 @@ absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Repl
   record.counters = counters != nullptr ? create.counters : 0;
   const absl::StatusOr<uint32_t> handle = flows_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
-  ++qp->users;
-  if (counters != nullptr) ++counters->users;
+  ++qp->ref_count;
+  if (counters != nullptr) ++counters->ref_count;
   reply.As<roci_abi_handle_response>().handle = *handle;
   return absl::OkStatus();
 }
@@ -70,8 +70,8 @@ absl::Status Session::DestroyFlow(const Request& request, const FdsPointer&, Rep
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const FlowRecord* record = flows_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such flow rule");
-  --qps_.Find(record->qp)->users;
-  if (record->counters != 0) --counters_.Find(record->counters)->users;
+  --qps_.Find(record->qp)->ref_count;
+  if (record->counters != 0) --counters_.Find(record->counters)->ref_count;
   flows_.Remove(handle);
   return absl::OkStatus();
 }
@@ -91,7 +91,7 @@ absl::Status Session::DestroyCounters(const Request& request, const FdsPointer&,
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const CountersRecord* record = counters_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such counters object");
-  if (record->users > 0) return absl::FailedPreconditionError("the counters object is in use");
+  if (record->ref_count > 0) return absl::FailedPreconditionError("the counters object is in use");
   counters_.Remove(handle);
   return absl::OkStatus();
 }
@@ -109,7 +109,7 @@ absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, 
   }
   device_->dataplane().CountFlow(*flow->rule, *counters->values);
   flow->counters = attach.counters;
-  ++counters->users;
+  ++counters->ref_count;
   return absl::OkStatus();
 }
 

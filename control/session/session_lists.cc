@@ -34,7 +34,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   absl::StatusOr<dataplane::CreatedList> created =
       shard_->Do(dataplane::CreateList{pd_handle, room});
   if (!created.ok()) return created.status();
-  ++pd->users;
+  ++pd->ref_count;
   auto& response = reply.As<roci_abi_alloc_list_mr_response>();
   response.handle = created->key >> 8;
   response.key = created->key;
@@ -69,7 +69,7 @@ absl::Status Session::FreeListMr(const Request& request, const FdsPointer&, Repl
   const ListRecord* record = lists_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such list region");
   shard_->Do(dataplane::DestroyList{handle});
-  --pds_.Find(record->pd)->users;
+  --pds_.Find(record->pd)->ref_count;
   lists_.Remove(handle);
   return absl::OkStatus();
 }

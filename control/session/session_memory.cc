@@ -62,7 +62,8 @@ absl::Status Session::DeallocPd(const Request& request, const FdsPointer&, Reply
   const PdRecord* pd = pds_.Find(handle);
   if (pd == nullptr) return absl::NotFoundError("no such protection domain");
   // A shared domain of another session only counts objects of this session.
-  const uint32_t users = AnothersHandle(handle) != nullptr ? pd->users.own() : pd->users.total();
+  const uint32_t users =
+      AnothersHandle(handle) != nullptr ? pd->ref_count.own() : pd->ref_count.total();
   if (users > 0) return absl::FailedPreconditionError("the protection domain is in use");
   pds_.Remove(handle);
   return absl::OkStatus();
@@ -87,8 +88,8 @@ std::shared_ptr<memory::MappedFile> Session::MapExtent(const roci_abi_extent& ex
   if (mapping == nullptr) {
     *why = !by_fd && !app_->has_process() ? NotMapped::kNotVisible : ReasonOfError(error);
     Log(LogArea::kSession, LogLevel::kDebug,
-        "session %u: %llu bytes cannot be mapped (%s), using system calls", number_,
-        static_cast<unsigned long long>(extent.length),
+        "session %u: region of %llu bytes cannot be mapped (%s); the daemon uses system calls",
+        number_, static_cast<unsigned long long>(extent.length),
         std::string(StatusFromErrno(error == 0 ? ESRCH : error, "map").message()).c_str());
     return nullptr;
   }
@@ -203,7 +204,7 @@ absl::Status Session::RegMr(const Request& request, const FdsPointer& fds, Reply
   auto& response = reply.As<roci_abi_reg_mr_response>();
   response.lkey = record.key;
   response.rkey = record.key;
-  ++pd->users;
+  ++pd->ref_count;
   const NotMapped not_mapped = record.not_mapped;
   response.handle = *mrs_.Add(std::move(record));
   LogReach(not_mapped);
@@ -244,8 +245,8 @@ absl::Status Session::ReregMr(const Request& request, const FdsPointer& fds, Rep
       StatusOfMemory(shard_->Do(dataplane::ChangeRegion{key, std::move(change)}));
   if (!status.ok()) return status;
   if (new_pd != nullptr) {
-    --pds_.Find(mr->pd)->users;
-    ++new_pd->users;
+    --pds_.Find(mr->pd)->ref_count;
+    ++new_pd->ref_count;
     mr->pd = rereg.pd;
   }
   if (rereg.flags & kReregTranslation) {
@@ -268,8 +269,8 @@ absl::Status Session::DeregMr(const Request& request, const FdsPointer&, Reply&)
   if (mr == nullptr) return absl::NotFoundError("no such memory region");
   const absl::Status status = StatusOfMemory(shard_->Do(dataplane::DeregisterRegion{mr->key}));
   if (!status.ok()) return status;
-  --pds_.Find(mr->pd)->users;
-  if (mr->dm != 0) --dms_.Find(mr->dm)->users;
+  --pds_.Find(mr->pd)->ref_count;
+  if (mr->dm != 0) --dms_.Find(mr->dm)->ref_count;
   mrs_.Remove(handle);
   return absl::OkStatus();
 }

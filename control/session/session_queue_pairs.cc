@@ -164,7 +164,7 @@ absl::Status Session::AddQueuePair(const dataplane::QueuePairConfig& config, QpR
   record.layout = layout;
   record.user_handle = config.user_handle;
   record.sq_sig_all = config.sq_sig_all;
-  ++pds_.Find(record.pd)->users;
+  ++pds_.Find(record.pd)->ref_count;
   qps_.AddAs(*handle, std::move(record));
 
   auto& response = reply.As<roci_abi_create_qp_response>();
@@ -265,20 +265,20 @@ absl::Status Session::DestroyQp(const Request& request, const FdsPointer&, Reply
   if (!record->groups.empty()) {
     return absl::FailedPreconditionError("the queue pair is in a multicast group");
   }
-  if (record->users > 0) return absl::FailedPreconditionError("the queue pair has flow rules");
+  if (record->ref_count > 0) return absl::FailedPreconditionError("the queue pair has flow rules");
   const uint32_t table = record->queue_table;
   auto& response = reply.As<roci_abi_destroy_response>();
   if (record->domain != nullptr) {
     response.async_events = CloseTarget(*record);
     shard_->AwaitCopies({});
-    --xrcds_.Find(record->xrcd)->users;
+    --xrcds_.Find(record->xrcd)->ref_count;
   } else {
     response.async_events = shard_->Do(dataplane::DestroyQueuePair{*record->qp}).async_events;
-    --pds_.Find(record->pd)->users;
+    --pds_.Find(record->pd)->ref_count;
   }
   response.async_events = KeptAsyncEvents(record->user_handle, response.async_events);
   qps_.Remove(handle);
-  if (table != 0) --queue_tables_.Find(table)->users;
+  if (table != 0) --queue_tables_.Find(table)->ref_count;
   return absl::OkStatus();
 }
 

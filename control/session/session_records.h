@@ -1,5 +1,5 @@
-// What a session knows of each object of its program: what the object takes of quotas, its part in
-// the dataplane, and what refers to it.
+// Records of a session's objects: quotas that they occupy, their part in the dataplane, and their
+// reference counts.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class Device;
 
 struct PdRecord {
   QuotaShare share;
-  RefCount users;  // regions, queue pairs, address handles
+  RefCount ref_count;  // regions, queue pairs, address handles
 };
 struct MrRecord {
   QuotaShare share;
@@ -46,7 +46,7 @@ struct DmRecord {
   std::shared_ptr<UniqueFd> fd;  // for sessions that import the memory
   std::shared_ptr<memory::MappedFile> mapping;
   uint64_t length = 0;
-  RefCount users;  // regions
+  RefCount ref_count;  // regions
 };
 struct ListRecord {
   QuotaShare share;
@@ -61,7 +61,7 @@ struct ChannelRecord {
   static constexpr uint64_t kDescriptors = 1;  // in the daemon
   QuotaShare descriptors;
   std::shared_ptr<dataplane::EventSocket> socket;
-  uint32_t users = 0;  // completion queues
+  uint32_t ref_count = 0;  // completion queues
 };
 struct CqRecord {
   QuotaShare share;
@@ -86,7 +86,7 @@ struct SrqRecord {
 struct XrcdRecord {
   QuotaShare share;
   std::shared_ptr<XrcDomain> domain;
-  uint32_t users = 0;  // shared receive queues, and open receiving queue pairs
+  uint32_t ref_count = 0;  // shared receive queues, and open receiving queue pairs
 };
 struct QpRecord {
   // A receiving XRC queue pair is charged to its domain, and here only this handle for it.
@@ -114,12 +114,12 @@ struct QpRecord {
   std::vector<Group> groups;
   bool is_work_queue = false;
   uint32_t queue_table = 0;  // of an RSS queue pair, else 0
-  uint32_t users = 0;        // flow rules; of a work queue: places in tables
+  uint32_t ref_count = 0;    // flow rules; of a work queue: places in tables
 };
 struct CountersRecord {
   QuotaShare share;
   std::unique_ptr<dataplane::FlowCounters> values;
-  uint32_t users = 0;  // flow rules
+  uint32_t ref_count = 0;  // flow rules
 };
 // An installed flow rule; it is removed from the device when this goes.
 struct FlowRecord {
@@ -137,7 +137,7 @@ struct FlowRecord {
 struct QueueTableRecord {
   QuotaShare share;
   std::vector<uint32_t> queues;
-  uint32_t users = 0;  // RSS queue pairs
+  uint32_t ref_count = 0;  // RSS queue pairs
 };
 struct AhRecord {
   QuotaShare share;

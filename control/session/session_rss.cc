@@ -20,7 +20,7 @@ absl::Status Session::CreateQueueTable(const Request& request, const FdsPointer&
   }
   record.share = QuotaShare(quotas_->queue_tables, 1);
   if (!record.share.ok()) return LimitReached("indirection tables");
-  for (const uint32_t queue : record.queues) ++qps_.Find(queue)->users;
+  for (const uint32_t queue : record.queues) ++qps_.Find(queue)->ref_count;
   const absl::StatusOr<uint32_t> handle = queue_tables_.Add(std::move(record));
   if (!handle.ok()) return handle.status();
   reply.As<roci_abi_handle_response>().handle = *handle;
@@ -31,8 +31,9 @@ absl::Status Session::DestroyQueueTable(const Request& request, const FdsPointer
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const QueueTableRecord* record = queue_tables_.Find(handle);
   if (record == nullptr) return absl::NotFoundError("no such indirection table");
-  if (record->users > 0) return absl::FailedPreconditionError("the indirection table is in use");
-  for (const uint32_t queue : record->queues) --qps_.Find(queue)->users;
+  if (record->ref_count > 0)
+    return absl::FailedPreconditionError("the indirection table is in use");
+  for (const uint32_t queue : record->queues) --qps_.Find(queue)->ref_count;
   queue_tables_.Remove(handle);
   return absl::OkStatus();
 }
@@ -61,7 +62,7 @@ absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Rep
   record.pd = create.pd;
   record.queue_table = create.table;
   const absl::Status status = AddQueuePair(config, std::move(record), reply);
-  if (status.ok()) ++table->users;
+  if (status.ok()) ++table->ref_count;
   return status;
 }
 

@@ -99,8 +99,8 @@ absl::StatusOr<Session::AddedSrq> Session::AddSrq(const dataplane::SharedReceive
   added->srq = created->queue;
   added->number = created->number;
   added->layout = created->layout;
-  ++pds_.Find(added->pd)->users;
-  if (added->xrcd != 0) ++xrcds_.Find(added->xrcd)->users;
+  ++pds_.Find(added->pd)->ref_count;
+  if (added->xrcd != 0) ++xrcds_.Find(added->xrcd)->ref_count;
   reply.Hand(UniqueFd(created->memory.Release()));
   return AddedSrq{*handle, *std::move(created)};
 }
@@ -184,8 +184,8 @@ absl::Status Session::DestroySrq(const Request& request, const FdsPointer&, Repl
   if (!events.ok()) return events.status();
   auto& response = reply.As<roci_abi_destroy_response>();
   response.async_events = KeptAsyncEvents(record->user_handle, events->async_events);
-  --pds_.Find(record->pd)->users;
-  if (record->xrcd != 0) --xrcds_.Find(record->xrcd)->users;
+  --pds_.Find(record->pd)->ref_count;
+  if (record->xrcd != 0) --xrcds_.Find(record->xrcd)->ref_count;
   srqs_.Remove(handle);
   return absl::OkStatus();
 }

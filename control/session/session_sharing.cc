@@ -98,7 +98,7 @@ PdRecord* Session::FindPd(uint32_t handle) {
   Session* owner = AnothersHandle(handle);
   const PdRecord* original = owner != nullptr ? owner->pds_.Find(handle) : nullptr;
   if (original == nullptr) return nullptr;
-  pds_.AddAs(handle, PdRecord{.share = {}, .users = original->users.Share()});
+  pds_.AddAs(handle, PdRecord{.share = {}, .ref_count = original->ref_count.Share()});
   return pds_.Find(handle);
 }
 
@@ -112,7 +112,7 @@ DmRecord* Session::FindDm(uint32_t handle) {
                               .fd = original->fd,
                               .mapping = original->mapping,
                               .length = original->length,
-                              .users = original->users.Share()});
+                              .ref_count = original->ref_count.Share()});
   return dms_.Find(handle);
 }
 

@@ -15,7 +15,7 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   const auto type = static_cast<memory::WindowType>(alloc.type);
   const auto [status, key] = shard_->Do(dataplane::AllocateWindow{alloc.pd, type});
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
-  ++pd->users;
+  ++pd->ref_count;
   auto& response = reply.As<roci_abi_alloc_mw_response>();
   response.handle = key >> 8;
   response.rkey = key;
@@ -29,7 +29,7 @@ absl::Status Session::DeallocMw(const Request& request, const FdsPointer&, Reply
   if (record == nullptr) return absl::NotFoundError("no such memory window");
   const absl::Status status = StatusOfMemory(shard_->Do(dataplane::DeallocateWindow{handle}));
   if (!status.ok()) return status;
-  --pds_.Find(record->pd)->users;
+  --pds_.Find(record->pd)->ref_count;
   mws_.Remove(handle);
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/session/session.h"
 #include "dataplane/qp/queue_layouts.h"
@@ -40,7 +41,7 @@ absl::Status Session::CloseXrcd(const Request& request, const FdsPointer&, Reply
   const uint32_t handle = request.As<roci_abi_handle_request>().handle;
   const XrcdRecord* xrcd = xrcds_.Find(handle);
   if (xrcd == nullptr) return absl::NotFoundError("no such XRC domain");
-  if (xrcd->users > 0) return absl::FailedPreconditionError("the XRC domain is in use");
+  if (xrcd->ref_count > 0) return absl::FailedPreconditionError("the XRC domain is in use");
   xrcds_.Remove(handle);
   return absl::OkStatus();
 }
@@ -91,8 +92,9 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   // A limit, since the lcore sends each event of the queue pair to all of them.
   constexpr uint32_t kMostOpenings = 256;
   if (target.openings >= kMostOpenings)
-    return absl::ResourceExhaustedError("the queue pair is open too often");
-  // What an opening takes of the daemon's heap.
+    return absl::ResourceExhaustedError(
+        absl::StrCat("at most ", kMostOpenings, " handles per XRC queue pair"));
+  // Bytes of an opening in the daemon's heap.
   constexpr uint64_t kOpeningBytes = sizeof(QpRecord) + sizeof(dataplane::TargetOpening);
   QpRecord record;
   record.memory = admission_.user->TakeRings(kOpeningBytes, 0);
@@ -108,7 +110,7 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   record.domain = xrcd->domain;
   record.opening = xrcd->domain->dataplane().Open(*target.qp, *shard_, user_handle);
   ++target.openings;
-  ++xrcd->users;
+  ++xrcd->ref_count;
   qps_.AddAs(*handle, std::move(record));
   return *handle;
 }

@@ -45,6 +45,7 @@ class CompletionQueue {
   void PublishBurst(const OnShard& shard) { events_->Publish(shard); }
   // Appends one entry. On overflow the entry is lost, the CQ is dead and the program gets
   // IBV_EVENT_CQ_ERR.
+  //
   // The first entry since the last CompletionEvents::Publish is withheld, and hides those behind
   // it: a polling program reads the line of the next entry over and over. If each entry became
   // visible at once, the program would poll every line while it is written, and each line would
@@ -101,6 +102,13 @@ class CompletionQueue {
   void LoseEntry(const OnShard& shard);
 
   // ---- Control thread
+  // Of queue pairs, one for each of their queues, and of shared receive queues.
+  uint32_t ref_count() const { return ref_count_; }
+  void AddReference() { ++ref_count_; }
+  void RemoveReference() { --ref_count_; }
+  // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
+  void IgnoreOverrun() { ignore_overrun_ = true; }
+  Fd TakeFd() { return memory_.TakeFd(); }
   // After kCopyFirst, until all visible entries are copied: copies `most` of them. The lcore goes
   // on; it does not overwrite these entries, because the program does not consume any during
   // RESIZE_CQ. (If it does, the entries are garbled.)
@@ -114,12 +122,6 @@ class CompletionQueue {
   uint32_t comp_events() const { return event_state_.sent(); }
   uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
   bool overflowed() const { return overflowed_.load(std::memory_order_relaxed); }
-  uint32_t users() const { return users_; }  // queue pairs; control thread only
-  // Entries that do not fit are lost, without an error. Call before a queue pair uses the CQ.
-  void IgnoreOverrun() { ignore_overrun_ = true; }
-  void AddUser() { ++users_; }
-  void RemoveUser() { --users_; }
-  Fd TakeFd() { return memory_.TakeFd(); }
 
  private:
   friend class CompletionEvents;
@@ -136,7 +138,7 @@ class CompletionQueue {
   void PublishProducer() {
     std::atomic_ref(header_->producer).store(producer_, std::memory_order_relaxed);
   }
-  // What the program has asked for: ROCI_ABI_CQ_ARM_*.
+  // Events that the program has asked for: ROCI_ABI_CQ_ARM_*.
   uint32_t arm() const { return std::atomic_ref(header_->arm).load(std::memory_order_relaxed); }
   void Disarm() {
     std::atomic_ref(header_->arm).exchange(ROCI_ABI_CQ_ARM_NONE, std::memory_order_seq_cst);
@@ -165,7 +167,7 @@ class CompletionQueue {
   CompletionEventState event_state_;
   uint32_t walked_ = 0;  // handles visited since the overflow
   VerbsContext& context_;
-  uint32_t users_ = 0;
+  uint32_t ref_count_ = 0;
   roci_abi_cqe withheld_{};
   std::atomic<uint32_t> async_events_{0};
   SharedMemory memory_;

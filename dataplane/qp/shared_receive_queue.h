@@ -38,12 +38,13 @@ class SharedReceiveQueue {
   uint32_t handle() const { return handle_; }
   uint32_t number() const { return number_; }
   uint32_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
+
+  // ---- Control thread
   Fd TakeFd() { return memory_.TakeFd(); }
-  // Control thread only.
   const roci_abi_srq_layout& layout() const { return layout_; }
-  uint32_t users() const { return users_; }  // queue pairs
-  void AddUser() { ++users_; }
-  void RemoveUser() { --users_; }
+  uint32_t ref_count() const { return ref_count_; }  // of queue pairs
+  void AddReference() { ++ref_count_; }
+  void RemoveReference() { --ref_count_; }
   // Before Grow: copies at most `most` bytes of the slots. True: there are more. The lcore goes on;
   // the program does not change slots during MODIFY_SRQ. (If it does, its WQEs are garbled.)
   bool CopySlots(SharedReceiveQueueGrowth& growth, size_t most) const;
@@ -104,7 +105,7 @@ class SharedReceiveQueue {
   std::unique_ptr<TagQueue> tags_;
   uint64_t user_handle_;
   std::atomic<uint32_t> async_events_{0};
-  uint32_t users_ = 0;
+  uint32_t ref_count_ = 0;
   roci_abi_srq_layout layout_;
   SharedMemory memory_;
 };

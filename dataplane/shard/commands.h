@@ -122,7 +122,7 @@ struct CreatedCompletionQueue {
 struct InspectCompletionQueue {  // -> CompletionQueueInfo
   CompletionQueue& completion_queue;
 };
-// Begins a move to a new ring (see RESIZE_CQ in abi/session.h), which ContinueMove continues.
+// Starts moving to a new ring (see RESIZE_CQ in abi/session.h); ContinueMove copies the entries.
 struct ResizeCompletionQueue {  // -> CompletionQueueMove
   CompletionQueue& completion_queue;
   uint32_t entries;
@@ -189,7 +189,7 @@ struct ReceiveQueueState {
   uint32_t limit = 0;
   bool broken = false;
   size_t tags = 0;            // tagged buffers in its list
-  uint32_t users = 0;         // queue pairs
+  uint32_t ref_count = 0;     // queue pairs
   uint32_t async_events = 0;  // sent
 };
 struct InspectReceiveQueue {  // -> ReceiveQueueState
@@ -209,7 +209,7 @@ struct CreatedQueuePair {
   roce::Qpn qpn;
   Fd memory;  // for the program
 };
-// Sends what was posted to it before it goes; see ShardClient.
+// First sends its posted WQEs, within the time limit that ShardClient describes.
 struct DestroyQueuePair {                         // -> EventCounts
   static constexpr uint32_t kWindowsInRow = 256;  // that are looked at in one loop iteration
   QueuePair& qp;
@@ -277,11 +277,12 @@ struct RaiseReceiveQueueEvent {  // -> bool: sent
   SharedReceiveQueue& srq;
   uint32_t type;
 };
-// As if it had overflowed, with the event.
+// Puts the queue into the overflowed state and raises IBV_EVENT_CQ_ERR.
 struct BreakCompletionQueue {  // -> bool; false: it has overflowed already
   CompletionQueue& cq;
 };
-// As if its ring had impossible contents, with the event.
+// Puts the queue into the broken state, as impossible contents of its ring do, and raises
+// IBV_EVENT_SRQ_ERR.
 struct BreakReceiveQueue {  // -> bool; false: it is broken already
   SharedReceiveQueue& srq;
 };

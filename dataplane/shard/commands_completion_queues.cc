@@ -63,7 +63,7 @@ CompletionQueueInfo ShardClient::Do(const InspectCompletionQueue& command) {
   return {.capacity = cq.capacity(),
           .entries_offset = CompletionQueue::kEntriesOffset,
           .memory_size = cq.memory_size(),
-          .users = cq.users(),
+          .ref_count = cq.ref_count(),
           .comp_events = cq.comp_events(),
           .async_events = cq.async_events(),
           .overflowed = cq.overflowed()};
@@ -79,7 +79,7 @@ void ShardClient::Do(const ModerateCompletionQueue& command) {
 
 absl::StatusOr<EventCounts> ShardClient::Do(const DestroyCompletionQueue& command) {
   CompletionQueue& cq = command.completion_queue;
-  if (cq.users() != 0) return absl::FailedPreconditionError("completion queue: in use");
+  if (cq.ref_count() != 0) return absl::FailedPreconditionError("completion queue: in use");
   CallBetweenCopies(
       [&](const OnShard& shard) { lcore_->worker(shard).events().Unregister(shard, cq); });
   const EventCounts counts{cq.comp_events(), cq.async_events()};

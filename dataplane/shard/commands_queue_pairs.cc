@@ -34,9 +34,9 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
   });
   std::move(free_qpn).Cancel();
   device_.NoteCreated(*qp);
-  if (qp->send_cq() != nullptr) qp->send_cq()->AddUser();
-  if (qp->recv_cq() != nullptr) qp->recv_cq()->AddUser();
-  if (qp->srq() != nullptr) qp->srq()->AddUser();
+  if (qp->send_cq() != nullptr) qp->send_cq()->AddReference();
+  if (qp->recv_cq() != nullptr) qp->recv_cq()->AddReference();
+  if (qp->srq() != nullptr) qp->srq()->AddReference();
   return CreatedQueuePair{qp, qp->qpn(), qp->TakeFd()};
 }
 
@@ -61,9 +61,9 @@ EventCounts ShardClient::Do(const DestroyQueuePair& command) {
     });
   }
   const EventCounts counts{0, qp.async_events()};
-  if (qp.send_cq() != nullptr) qp.send_cq()->RemoveUser();
-  if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveUser();
-  if (qp.srq() != nullptr) qp.srq()->RemoveUser();
+  if (qp.send_cq() != nullptr) qp.send_cq()->RemoveReference();
+  if (qp.recv_cq() != nullptr) qp.recv_cq()->RemoveReference();
+  if (qp.srq() != nullptr) qp.srq()->RemoveReference();
   device_.FreeQpn(qp);
   return counts;
 }

@@ -40,7 +40,7 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
     lcore_->Call([&](const OnShard& shard) { config.domain->AddQueue(shard, *srq); });
   std::move(free_number).Cancel();
   context_->shared_queues().Add(*std::move(created));
-  if (srq->cq() != nullptr) srq->cq()->AddUser();
+  if (srq->cq() != nullptr) srq->cq()->AddReference();
   CreatedSharedReceiveQueue answer{srq, srq->number(), srq->layout(), srq->TakeFd(), {}, {}};
   if (TagQueue* tags = srq->tags(); tags != nullptr) {
     answer.tag_layout = tags->layout();
@@ -69,7 +69,7 @@ absl::StatusOr<bool> ShardClient::Do(const ContinueGrowth& command) {
 
 absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& command) {
   SharedReceiveQueue& srq = command.srq;
-  if (srq.users() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
+  if (srq.ref_count() != 0) return absl::FailedPreconditionError("shared receive queue: in use");
   if (srq.domain() != nullptr) {
     size_t next = 0;
     const auto remove_some = [&](const OnShard& shard) {
@@ -85,7 +85,7 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
   if (srq.cq() != nullptr) {
     lcore_->Call(
         [&](const OnShard& shard) { lcore_->worker(shard).events().EndStall(shard, *srq.cq()); });
-    srq.cq()->RemoveUser();
+    srq.cq()->RemoveReference();
   }
   const EventCounts counts{0, srq.async_events()};
   context_->shared_queues().Take(srq);
@@ -108,7 +108,7 @@ ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
                              .limit = srq.limit(shard),
                              .broken = srq.broken(),
                              .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0,
-                             .users = srq.users(),
+                             .ref_count = srq.ref_count(),
                              .async_events = srq.async_events()};
   });
 }

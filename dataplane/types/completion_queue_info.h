@@ -18,7 +18,7 @@ struct CompletionQueueInfo {
   uint32_t capacity = 0;
   uint32_t entries_offset = 0;
   uint64_t memory_size = 0;
-  uint32_t users = 0;         // queue pairs, for each of their queues; shared receive queues
+  uint32_t ref_count = 0;     // queue pairs, for each of their queues; shared receive queues
   uint32_t comp_events = 0;   // sent
   uint32_t async_events = 0;  // sent
   bool overflowed = false;
