@@ -31,17 +31,17 @@ absl::Status Bindings::Bind(CmId& id, const SocketAddress& address) {
   Port* port = nullptr;
   if (!address.IsAny()) {
     port = PortOf(ports_, address.gid);
-    if (port == nullptr) return StatusFromErrno(EADDRNOTAVAIL, "address");
+    if (port == nullptr) return StatusFromErrno(EADDRNOTAVAIL, "no device has the address");
   }
   id.port_space = id.space;
   if (address.family == AF_IB) {
     const auto space = PortSpaceOfService(id.space, address.service, address.service_mask);
-    if (!space) return StatusFromErrno(EPROTONOSUPPORT, "service ID");
+    if (!space) return StatusFromErrno(EPROTONOSUPPORT, "unsupported service ID");
     id.port_space = *space;
   }
   const bool is_privileged = address.port != 0 && address.port < kFirstFreePort;
   if (is_privileged && !id.channel->MayBindPrivilegedPorts()) {
-    return StatusFromErrno(EACCES, "port");
+    return StatusFromErrno(EACCES, "privileged port");
   }
   id.source = address;
   const absl::Status status = TakePort(id);
@@ -81,7 +81,7 @@ absl::Status Bindings::Listen(CmId& id, uint32_t backlog) {
     const absl::Status status = Bind(id, AnyAddress(AF_INET));
     if (!status.ok()) return status;
   }
-  if (id.state != IdState::kBound) return Invalid("state");
+  if (id.state != IdState::kBound) return Invalid("the identifier has a destination or listens");
   if (id.reuse_address) {
     const absl::Status status = table_.CheckListen(id);
     if (!status.ok()) return status;

@@ -71,7 +71,7 @@ std::optional<uint32_t> Command::id() const {
 absl::Status DecodeCommand(const roci_abi_cm_request& request, Command& out) {
   out.info = FindCommand(request.command);
   out.number = request.command;
-  if (out.info == nullptr) return StatusFromErrno(ENOSYS, "command");
+  if (out.info == nullptr) return StatusFromErrno(ENOSYS, "unknown command");
   const uint32_t in = request.in_size;
   const uint32_t extra = request.extra_size;
   if (in < out.info->min_size || in > sizeof(request.data) || extra > sizeof(request.data) - in) {

@@ -142,8 +142,8 @@ class Engine {
   absl::Status Disconnect(roce::TimeNs now, uint32_t id);
   // The first message arrived before the RTU (IBV_EVENT_COMM_EST). AlreadyExists: established.
   absl::Status NoticeEstablished(roce::TimeNs now, uint32_t id);
-  // The owner gives the connection up: no more events. Rejects or disconnects as the state
-  // requires. Valid in any state and for any ID.
+  // Releases the connection; no further events. Rejects or disconnects as the state requires.
+  // Valid in any state and for any ID.
   void Release(roce::TimeNs now, uint32_t id);
 
   // ---- The network. `reply`: path to the sender; its source is the MAD's destination address.

@@ -1,4 +1,4 @@
-// What the owner of a connection asks of the engine.
+// Operations of a connection's owner.
 #include <algorithm>
 #include <cassert>
 

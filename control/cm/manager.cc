@@ -76,7 +76,7 @@ void Manager::HandleTimeout(roce::TimeNs now) {
 
 absl::StatusOr<uint32_t> Manager::Create(Channel& channel, const rdma_ucm_create_id& command) {
   const std::optional<PortSpace> space = PortSpaceFrom(command.ps);
-  if (!space) return Invalid("port space");
+  if (!space) return Invalid("unknown port space");
   const uint8_t qp_type = QpTypeOf(*space).value_or(command.qp_type);
   if (!IsConnectionQpType(qp_type)) return Invalid("QP type");
   CmId* id = ids_.Add(channel);

@@ -150,7 +150,7 @@ absl::Status Manager::Reject(CmId& id, uint8_t reason, std::span<const std::byte
   if (reason == 0) reason = static_cast<uint8_t>(RejectReason::kConsumer);
   if (reason != static_cast<uint8_t>(RejectReason::kConsumer) &&
       reason != static_cast<uint8_t>(RejectReason::kVendorOption)) {
-    return Invalid("reason");
+    return Invalid("unsupported reject reason");
   }
   if (id.connection == 0) return Invalid("nothing to reject");
   Engine& engine = id.port->engine;
@@ -181,11 +181,14 @@ absl::Status Manager::Disconnect(CmId& id) {
 
 absl::Status Manager::Notify(CmId& id, uint32_t event) {
   if (id.connection == 0) return Invalid("not connected");
-  if (event != dataplane::kEventCommunicationEstablished) return Invalid("event");
+  if (event != dataplane::kEventCommunicationEstablished)
+    return Invalid("only IBV_EVENT_COMM_EST can be notified");
   const absl::Status status = id.port->engine.NoticeEstablished(MonotonicNow(), id.connection);
   Flush(*id.port);
-  if (absl::IsAlreadyExists(status)) return StatusFromErrno(EISCONN, "connection");
-  return absl::IsFailedPrecondition(status) ? Invalid("state") : status;
+  if (absl::IsAlreadyExists(status))
+    return StatusFromErrno(EISCONN, "the connection is established");
+  return absl::IsFailedPrecondition(status) ? Invalid("the connection cannot be established now")
+                                            : status;
 }
 
 }  // namespace roci::control::cm

@@ -42,7 +42,7 @@ absl::Status AnswerQuery(const CmId& id, uint32_t what, Answer& out) {
       out.size = QueryPath(id, std::span(out.bytes).first<kPathAnswerBytes>());
       return absl::OkStatus();
     default:
-      return StatusFromErrno(ENOSYS, "query");
+      return StatusFromErrno(ENOSYS, "unknown query");
   }
 }
 

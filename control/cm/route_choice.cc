@@ -78,7 +78,7 @@ absl::Status ChooseRoute(const Ports& ports, CmId& id) {
   }
   const roce::Gid& to = id.destination.gid;
   if (id.port == nullptr) id.port = ChoosePort(ports, to);
-  if (id.port == nullptr) return StatusFromErrno(ENETUNREACH, "destination");
+  if (id.port == nullptr) return StatusFromErrno(ENETUNREACH, "no route to the destination");
   if (!id.source.IsAny()) return absl::OkStatus();
   const std::optional<uint32_t> index = SourceIndex(id.port->device.addresses(), to);
   if (!index) return StatusFromErrno(ENETUNREACH, "no source address");

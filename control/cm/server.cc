@@ -307,7 +307,8 @@ absl::Status Server::Run(Channel& channel, const Command& command, CommandReply&
     ROCI_CM_COMMANDS(ROCI_ROW)
 #undef ROCI_ROW
     default:
-      return StatusFromErrno(ENOSYS, "command");  // unreachable: the decoder refuses the command
+      return StatusFromErrno(ENOSYS,
+                             "unknown command");  // unreachable: the decoder refuses the command
   }
 }
 

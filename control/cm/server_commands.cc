@@ -16,7 +16,7 @@ namespace {
 
 absl::StatusOr<SocketAddress> Load(AddressBytes bytes) {
   const std::optional<SocketAddress> address = LoadSocketAddress(bytes);
-  if (!address) return absl::InvalidArgumentError("address");
+  if (!address) return absl::InvalidArgumentError("invalid address");
   return *address;
 }
 
@@ -93,7 +93,7 @@ absl::Status Server::InitQpAttr(CmId& id, const rdma_ucm_init_qp_attr& in,
 
 absl::Status Server::GetEvent(Channel& channel, const rdma_ucm_get_event&,
                               rdma_ucm_event_resp& out) {
-  if (channel.events().empty()) return StatusFromErrno(EAGAIN, "no event");
+  if (channel.events().empty()) return StatusFromErrno(EAGAIN, "no event is queued");
   out = manager_.TakeEvent(channel);
   return absl::OkStatus();
 }
@@ -158,7 +158,7 @@ absl::Status Server::Join(CmId& id, uint64_t uid, AddressBytes group, uint32_t f
                           rdma_ucm_create_id_resp& out) {
   const absl::StatusOr<SocketAddress> address = Load(group);
   if (!address.ok()) return address.status();
-  if (flags >= RDMA_MC_JOIN_FLAG_RESERVED) return absl::InvalidArgumentError("flags");
+  if (flags >= RDMA_MC_JOIN_FLAG_RESERVED) return absl::InvalidArgumentError("unknown flags");
   const absl::StatusOr<uint32_t> number = manager_.memberships().Join(
       id, uid, *address, flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER);
   if (number.ok()) out.id = *number;

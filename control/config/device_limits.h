@@ -17,8 +17,8 @@ inline constexpr uint32_t kAckDelay = 15;
 // RC, UC, UD, RAW_PACKET, XRC_SEND and XRC_RECV, as bits of enum ibv_qp_type.
 inline constexpr uint32_t kAllQpTypes = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8 | 1u << 9 | 1u << 10;
 
-// What a device may have beyond queue pairs, completion queues, regions and address handles: a bit
-// each of DeviceLimits::features.
+// Optional features of a device, beyond queue pairs, completion queues, regions and address
+// handles: a bit each of DeviceLimits::features.
 enum class Feature : uint32_t {
   kAtomics = 1u << 0,
   kCqModeration = 1u << 1,

@@ -35,7 +35,7 @@ constexpr auto kFaultKeys = std::to_array<FaultKey>({
     {"for", Kind::kPeriod, "for_ns", "Last for this time"},
     {"nth", Kind::kNumber, "nth", "The N-th packet or call that matches"},
     {"every", Kind::kNumber, "every", "Every N-th"},
-    {"times", Kind::kNumber, "times", "At most so many; 0: no limit"},
+    {"times", Kind::kNumber, "times", "At most this number; 0: no limit"},
     {"chance", Kind::kChance, "chance", "Probability: 1% or 0.01"},
     {"seed", Kind::kNumber, "seed", "Seed of --chance (default 0)"},
     {"drop", Kind::kFlag, "drop", "Drop the packet"},

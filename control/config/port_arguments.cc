@@ -135,7 +135,7 @@ bool IsOneOf(absl::string_view value, absl::string_view words) {
   return std::find(all.begin(), all.end(), value) != all.end();
 }
 
-// What `key` needs instead of `value`; empty: `value` is valid.
+// Description of the valid values of `key`; empty: `value` is valid.
 std::string Wanted(const ArgumentKey& key, absl::string_view value) {
   uint64_t number = 0;
   switch (key.takes) {

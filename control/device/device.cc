@@ -348,7 +348,8 @@ void Device::JoinSolicitedNode(const InterfaceAddress& own) {
   const roce::NetAddress group{SolicitedNodeGroup(own.gid), own.vlan};
   if (Join(solicited_node_groups_, own.net(), group)) return;
   Log(LogArea::kNeighbours, LogLevel::kWarning,
-      "%s: too many multicast groups: switches may not forward neighbour solicitations for %s",
+      "%s: too many multicast groups for %s: switches may not forward its neighbour solicitations; "
+      "remove addresses of the device",
       name().c_str(), NetText(own.net()).c_str());
 }
 

@@ -95,8 +95,8 @@ class Device {
   const DeviceLimits& limits() const { return limits_; }
   const DeviceIdentity& identity() const { return config_.personality.identity; }
   DeviceQuotas& quotas() { return quotas_; }
-  // A number that makes mix-ups unlikely, not a secret: from the device's seed, if it has one. 0:
-  // no random numbers available yet.
+  // A number against accidental collisions, not a secret: from the device's seed, if it has one.
+  // 0: no random numbers available yet.
   uint64_t RandomNumber();
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }

@@ -70,7 +70,7 @@ class SharedDeviceQuotas {
 // The quotas of one user. Control thread only.
 class User {
  public:
-  // What outlives this object. The account's next User has the same.
+  // State that outlives the User and passes to the account's next User.
   struct Uses {
     // Limits of the dataplane for copies to and from the user's programs. Copies that wait for
     // memory outlive the sessions.
@@ -186,19 +186,19 @@ class Users {
 
  private:
   SharedQuotas& whole_;
-  SharedQuotas others_;  // shared by all users who are not trusted
+  SharedQuotas others_;  // shared by all untrusted users
   SharedDeviceQuotas device_others_;
   const uint32_t percent_;
   static constexpr size_t kMostAccounts = 4096;
   uid_t AccountOf(uid_t uid) const;
 
   std::map<uid_t, uid_t> accounts_;
-  // Each part may live on without the others.
+  // The parts have separate lifetimes.
   struct Known {
     std::weak_ptr<User> user;
     std::weak_ptr<memory::RetiredUse> retired;
     std::weak_ptr<memory::RetiredUse> retired_rings;
-    // Kept while an account has delayed lcores, also without sessions, so that it does not again.
+    // Kept after the last session if the account has delayed lcores, so that it stays marked.
     std::shared_ptr<dataplane::CopyUse> copies;
     std::shared_ptr<dataplane::EventWriter> event_writer;
   };

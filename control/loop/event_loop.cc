@@ -20,7 +20,7 @@ namespace {
 // wake-up for each.
 constexpr roce::TimeNs kStayAwakeNs = 50'000;
 
-// A share that has delayed nobody owes nothing.
+// A share that has not delayed others owes nothing.
 constexpr uint64_t kRoundsOfIdleness = uint64_t{1} << 30;
 
 }  // namespace
@@ -101,7 +101,7 @@ void EventLoop::Attempt(Work&& work) {
   try {
     work();
   } catch (const std::bad_alloc&) {
-    Log(LogArea::kDaemon, LogLevel::kWarning, "out of memory, an event was not handled completely");
+    Log(LogArea::kDaemon, LogLevel::kWarning, "out of memory: the handler of an event was aborted");
   }
 }
 

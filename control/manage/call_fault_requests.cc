@@ -106,7 +106,7 @@ absl::Status TakeLimits(const Json& fault, CallFaultSettings& out) {
   return absl::OkStatus();
 }
 
-// What librdmacm's calls cannot do.
+// Refuses faults that librdmacm's calls cannot have: these calls fail, but cannot be delayed.
 absl::Status CheckCmCall(const CallFaultSettings& fault) {
   if (!HasCmCommands(fault.commands) || fault.delay_ns == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

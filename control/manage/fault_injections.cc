@@ -132,7 +132,7 @@ absl::Status UseReject(uint16_t reason, MessageType about, Injection& out) {
   }
 }
 
-// What the side that a REP answers would send if its program disconnected.
+// The DREQ of the side that a REP answers, as if its program disconnected.
 absl::Status UseDreq(MessageType about, Injection& out) {
   if (about != MessageType::kRep) {
     return absl::InvalidArgumentError("\"inject\": \"dreq\" needs \"cm\": rep");

@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<ManageServer>> ManageServer::Create(EventLoop& lo
       loop, *std::move(listener), [self](UniqueFd socket) { self->Accept(std::move(socket)); },
       [](int) {
         Log(LogArea::kDaemon, LogLevel::kWarning,
-            "management connection refused: no free file descriptor");
+            "management socket: connection refused: no free file descriptor");
       },
       server->close_);
   if (!acceptor.ok()) return acceptor.status();

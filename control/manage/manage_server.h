@@ -69,7 +69,7 @@ class ManageServer {
   std::string Answer(const std::string& line, pid_t caller = 0) const;
 
  private:
-  // The ways to answer a command: by `stream` alone, or by `parts` and else `answer`. Null: not so.
+  // Handlers of a command: `stream` alone, or `answer` with optional `parts`. Null: absent.
   struct Command {
     Handler answer;
     PartsHandler parts;

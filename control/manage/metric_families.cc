@@ -18,7 +18,7 @@ struct Help {
   const char* text;
 };
 
-// What counters of devices count, by their names (dataplane/base/counters.h).
+// HELP texts of device counters, by their names (dataplane/base/counters.h).
 constexpr auto kDeviceHelps = std::to_array<Help>({
     {"rx_packets", "Frames received"},
     {"rx_bytes", "Bytes of received frames, without FCS"},
@@ -43,7 +43,7 @@ constexpr auto kDeviceHelps = std::to_array<Help>({
     {"no_frame_buffer", "Times that queue pairs waited for a frame buffer"},
 });
 
-// What counters of queue pairs count, by their names (roce/counters.h).
+// HELP texts of queue pair counters, by their names (roce/counters.h).
 constexpr auto kTransportHelps = std::to_array<Help>({
     {"rx_send_requests", "SEND requests accepted"},
     {"rx_write_requests", "RDMA WRITE requests accepted"},

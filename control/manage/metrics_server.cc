@@ -51,7 +51,7 @@ void MetricsFeed::Make() {
   eventfd_t count;
   eventfd_read(wanted_.get(), &count);
   std::shared_ptr<const nlohmann::json> snapshot;
-  // Without memory for it, whoever waits gives up after its limit.
+  // If memory is short, the waiting thread gives up after its time limit.
   const absl::Status status = OrRefuse([&] {
     snapshot = std::make_shared<const nlohmann::json>(make_());
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-// What this process gets of the machine, tried: for `roci doctor`.
+// Probes of what the machine grants this process, for `roci doctor`.
 #pragma once
 
 #include <nlohmann/json.hpp>

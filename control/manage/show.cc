@@ -173,7 +173,7 @@ const Quota& MostPorts(const PortQuotas& ports) {
 
 Json UseOf(uint64_t used, uint64_t limit) { return {{"used", used}, {"limit", limit}}; }
 
-// What all programs of the session's user have together.
+// Totals of the programs of the session's user.
 Json ShowUser(const Services& services, const Session& session) {
   const User& user = session.user();
   const dataplane::CopyUse& copies = *user.copy_use;

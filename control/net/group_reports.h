@@ -29,7 +29,7 @@ class GroupReports {
   static constexpr uint32_t kUnsolicitedReports = 2;
   static constexpr roce::TimeNs kRepeatNs = 10'000'000'000;
 
-  // A reference to a group. Goes back by Leave, so that nobody can release another's reference.
+  // A reference to a group. Returned by Leave(). Only the holder can release it.
   class Reference {
    public:
     Reference() = default;

@@ -78,10 +78,10 @@ class Neighbours {
 
   // The MAC of `next_hop` (an address in one of our networks, or our own) if it is known.
   std::optional<roce::Mac> Find(roce::TimeNs now, const roce::NetAddress& next_hop) const;
-  // The same. Otherwise starts resolving it and adds `waiter`, whose answer will be in TakeAnswers
-  // after at most kPatienceNs. `source`: one of our addresses of the same family and VLAN. Every
-  // waiter gets exactly one answer, unless cancelled. Each new waiter restarts the backoff, because
-  // the peer may have become reachable since the last request.
+  // As Find. Otherwise starts resolving it and adds `waiter`; TakeAnswers() returns its answer
+  // within kPatienceNs. `source`: one of our addresses of the same family and VLAN. Every waiter
+  // gets exactly one answer, unless cancelled. Each new waiter restarts the backoff, because the
+  // peer may have become reachable since the last request.
   std::optional<roce::Mac> Resolve(roce::TimeNs now, const roce::Gid& source,
                                    const roce::NetAddress& next_hop, uint64_t waiter, Send send);
   void Cancel(const roce::NetAddress& next_hop, uint64_t waiter);

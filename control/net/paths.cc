@@ -11,7 +11,7 @@ namespace {
 
 absl::Status CheckAttr(const AddressTable& addresses, const roci_abi_ah_attr& attr,
                        const roce::Gid& destination) {
-  if (attr.port != 1) return absl::InvalidArgumentError("port");
+  if (attr.port != 1) return absl::InvalidArgumentError("there is only port 1");
   if (!attr.is_global) return absl::InvalidArgumentError("RoCE needs a global address");
   const InterfaceAddress* source = addresses.At(attr.sgid_index);
   if (source == nullptr) return absl::InvalidArgumentError("source GID index");

@@ -15,7 +15,7 @@
 
 namespace roci::control::netlink {
 
-// What does not fit is left out, and ok() is false until Return.
+// Attributes that do not fit are omitted; ok() is then false until Return().
 class Datagram {
  public:
   static constexpr size_t kMaxBytes = ROCI_ABI_NETLINK_DATAGRAM_MAX;

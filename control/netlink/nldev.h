@@ -22,7 +22,7 @@ constexpr uint16_t TypeOf(uint16_t command) {
   return static_cast<uint16_t>(RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command));
 }
 
-// What the answers are read from. All outlive the users of this.
+// Data sources of the answers. They outlive all objects that use this.
 struct Sources {
   const Services& services;
   const SessionServer& sessions;
@@ -59,7 +59,7 @@ class Nldev {
   int AnswerCharacterDevice(const Viewer& viewer, const Request& request, Datagram& out) const;
 
   void PutDevice(Datagram& out, uint32_t index) const;
-  // What a command on whole devices answers about one.
+  // Writes the entry of one device in the answer to a command on whole devices.
   void PutWhole(Datagram& out, const Viewer& viewer, uint16_t command, uint32_t index) const;
   void PutProperties(Datagram& out, const Device& device) const;
   void PutPort(Datagram& out, const Device& device) const;

@@ -1,5 +1,5 @@
-// What the decoder checks of a request beyond its size: a function for each kind of request that
-// has something to check. Pure.
+// Content checks of the decoder, beyond a request's size: a function for each kind of request that
+// has content to check. Pure.
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,26 @@ absl::Status CheckEntries(uint32_t entries, uint32_t most) {
   return entries >= 1 && entries <= most ? absl::OkStatus() : Invalid("invalid number of entries");
 }
 
+absl::Status CheckQpFlags(const roci_abi_create_qp_request& create) {
+  constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
+  if (create.flags & ~kOffered) return absl::UnimplementedError("unsupported creation flags");
+  const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
+  if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
+    return Invalid("invalid creation flags");
+  }
+  const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
+  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
+    return Invalid("a work queue cannot have a send queue");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSrqSize(uint32_t max_wr, uint32_t max_sge, const DeviceLimits& limits) {
+  return max_wr >= 1 && max_wr <= limits.max_srq_wr && max_sge <= limits.max_srq_sge
+             ? absl::OkStatus()
+             : Invalid("the size is 0 or exceeds the limits of the device");
+}
+
 }  // namespace
 
 absl::Status CheckCreateCq(const void* request, uint32_t, const DeviceLimits& limits) {
@@ -41,24 +61,6 @@ absl::Status CheckResizeCq(const void* request, uint32_t, const DeviceLimits& li
   return CheckEntries(static_cast<const roci_abi_resize_cq_request*>(request)->entries,
                       limits.max_cqe);
 }
-
-namespace {
-
-absl::Status CheckQpFlags(const roci_abi_create_qp_request& create) {
-  constexpr uint32_t kOffered = ROCI_ABI_QP_BLOCK_SELF_MULTICAST | ROCI_ABI_QP_WORK_QUEUE;
-  if (create.flags & ~kOffered) return absl::UnimplementedError("unsupported creation flags");
-  const bool is_datagram = create.qp_type == static_cast<uint32_t>(roce::QpType::kUd);
-  if ((create.flags & ROCI_ABI_QP_BLOCK_SELF_MULTICAST) && !is_datagram) {
-    return Invalid("invalid creation flags");
-  }
-  const bool is_raw = create.qp_type == static_cast<uint32_t>(roce::QpType::kRawPacket);
-  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) && (!is_raw || create.max_send_wr != 0)) {
-    return Invalid("a work queue cannot have a send queue");
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_qp_request*>(request);
@@ -128,16 +130,6 @@ absl::Status CheckCreateRssQp(const void* request, uint32_t, const DeviceLimits&
              ? absl::OkStatus()
              : absl::UnimplementedError("unsupported hash fields");
 }
-
-namespace {
-
-absl::Status CheckSrqSize(uint32_t max_wr, uint32_t max_sge, const DeviceLimits& limits) {
-  return max_wr >= 1 && max_wr <= limits.max_srq_wr && max_sge <= limits.max_srq_sge
-             ? absl::OkStatus()
-             : Invalid("the size is 0 or exceeds the limits of the device");
-}
-
-}  // namespace
 
 absl::Status CheckCreateSrq(const void* request, uint32_t, const DeviceLimits& limits) {
   const auto& create = *static_cast<const roci_abi_create_srq_request*>(request);

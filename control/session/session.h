@@ -36,7 +36,7 @@ class Session {
   // Kept open for every session: socket, pidfd (twice), the program's memory, doorbell page,
   // wake eventfd, async event socket.
   static constexpr uint64_t kDescriptors = 7;
-  // What a session takes of its user's quotas; `user` keeps them.
+  // Quotas of its user that a session occupies; `user` keeps them.
   struct Admission {
     std::shared_ptr<User> user;
     QuotaShare session;
@@ -45,16 +45,16 @@ class Session {
     roce::TimeNs hello_deadline = roce::kNever;  // see HelloDeadlines
   };
 
-  // `number` is what people know the session by. `end` is called (perhaps more than once) when the
-  // session is over and wants to be destroyed; it must not do so at once.
+  // `number`: as `roci show apps` prints it. `end` requests destruction; it may be called
+  // repeatedly and must not destroy the session before it returns.
   static absl::StatusOr<std::unique_ptr<Session>> Create(Services& services, UniqueFd socket,
                                                          Peer peer, Admission admission,
                                                          uint32_t number,
                                                          std::function<void()> end);
   // Releases everything. Peers of its queue pairs see silence.
   ~Session();
-  // The same in parts: the first call ends the connection, each call releases some objects. False:
-  // none is left.
+  // Incremental destruction: the first call ends the connection, each call releases some objects.
+  // False: none is left.
   bool ReleaseSome();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -199,10 +199,9 @@ class Session {
     visit(qps_);
     visit(ahs_);
   }
-  // The tables whose handles no other session of the context gives, and which a program that mixes
-  // up its contexts, or a child that has lost its parent's, could take for another's. Windows and
-  // lists have numbers of the key table, and what is named by the program's own objects cannot be
-  // mixed up.
+  // The tables whose handles no other session of the context gives, and that another session (of a
+  // program that confuses its contexts, or of a child) could be given by mistake. Windows and lists
+  // have numbers of the key table; handles in the program's own objects cannot be confused.
   template <class Visit>
   void ForEachOwnTable(Visit&& visit) {
     visit(pds_);
@@ -280,8 +279,8 @@ class Session {
   absl::Status AddQueuePair(const dataplane::QueuePairConfig& config, QpRecord record,
                             Reply& reply);
   absl::Status ModifyQp(const Request& request, const FdsPointer& fds, Reply& reply);
-  // `values` are checked; `path` is null without an address vector.
   absl::Status CheckEce(const roci_abi_modify_qp_request& modify, roce::QpType type) const;
+  // `values` are checked; `path` is null without an address vector.
   absl::Status ApplyModify(const roci_abi_modify_qp_request& modify,
                            const roce::QpAttributes& values, const roce::Path* path, Reply& reply);
   absl::Status QueryQp(const Request& request, const FdsPointer& fds, Reply& reply);

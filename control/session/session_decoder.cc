@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
 #include "control/loop/errno_status.h"
 #include "control/loop/protocol_version.h"
 #include "control/session/request_checks.h"
@@ -23,7 +24,7 @@ uint32_t MemoryFdsOf(uint64_t features) {
 
 absl::Status CheckHello(const void* request, uint32_t fd_count, const DeviceLimits&) {
   const auto& hello = *static_cast<const roci_abi_hello_request*>(request);
-  if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "magic");
+  if (hello.magic != ROCI_ABI_MAGIC) return StatusFromErrno(EPROTO, "wrong magic number");
   if (absl::Status version = CheckProtocolVersion(hello.major); !version.ok()) return version;
   if (std::memchr(hello.device, 0, sizeof(hello.device)) == nullptr) {
     return Invalid("the device name is not terminated");
@@ -122,7 +123,7 @@ absl::Status DecodeRequest(std::span<const std::byte> message, uint32_t fd_count
   }
   std::memcpy(out.bytes.data(), message.data(), message.size());
   if (info->is_offered != nullptr && !info->is_offered(limits)) {
-    return absl::UnimplementedError("the device has no such objects");
+    return absl::UnimplementedError(absl::StrCat("the device does not support ", info->name));
   }
   return info->check != nullptr ? info->check(out.bytes.data(), fd_count, limits)
                                 : absl::OkStatus();

@@ -55,8 +55,8 @@ struct MappedDmaBuffer {
   int error = ENOMEM;
 };
 
-// What a request needs to know of the program's process. A helper thread finds it out before the
-// request is handled, since the process may block calls on it.
+// Results of a request's lookups in the program's process. A helper thread makes the lookups before
+// the request is handled, since the process may block calls on it.
 struct Findings {
   std::unique_ptr<memory::AppMemory> app;  // HELLO, ATTACH: of the program that connected
   int app_error = ENOMEM;                  // if that is null

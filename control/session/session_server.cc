@@ -75,7 +75,7 @@ void SessionServer::Refuse(UniqueFd socket, const absl::Status& status) {
 
 void SessionServer::Refuse(int socket, const absl::Status& status) {
   ++refused_;
-  Log(LogArea::kSession, LogLevel::kWarning, "connection refused: %s",
+  Log(LogArea::kSession, LogLevel::kWarning, "session socket: connection refused: %s",
       std::string(status.message()).c_str());
   SendRefusal(socket, status);
 }

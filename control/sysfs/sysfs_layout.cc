@@ -1,4 +1,4 @@
-// What a device looks like in sysfs.
+// Renders the sysfs files of a device.
 #include "control/sysfs/sysfs_layout.h"
 
 #include <algorithm>

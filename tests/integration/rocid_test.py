@@ -327,7 +327,7 @@ class RocidTest(unittest.TestCase):
                     second.connect(str(self.run_dir / 'rocid.sock'))
             self.assertEqual(daemon.end(), 0)
             self.assertLessEqual(daemon.said().count('connection refused'), 11, daemon.said())
-            self.assertIn(' similar suppressed: "connection refused', daemon.said())
+            self.assertIn(' similar suppressed: "session socket: connection refused', daemon.said())
 
     def test_roci_command_line(self):
         def roci(*arguments):
