@@ -59,7 +59,7 @@ uint64_t FreeHugePageBytes() {
   return total;
 }
 
-// HugePages::kAuto uses hugepages if at least so much is free.
+// Free bytes of hugepages from which on HugePages::kAuto uses them.
 constexpr uint64_t kMinHugePageBytes = uint64_t{256} << 20;
 
 bool WantHugePages(const EalOptions& options) {

@@ -82,8 +82,8 @@ class EventSocket : public std::enable_shared_from_this<EventSocket> {
   std::array<Event, kMaxQueued> events_;
   std::atomic<uint32_t> queued_{0};
   std::atomic<uint32_t> written_{0};
-  // Whether the socket is in the thread's list. Whoever changes it to true sets the next two
-  // members.
+  // Whether the socket is in the thread's list. The thread that changes it to true sets the
+  // next two members.
   std::atomic<bool> is_listed_{false};
   std::shared_ptr<EventSocket> self_;
   EventSocket* next_ = nullptr;

@@ -1,12 +1,11 @@
-// A token that proves that its holder runs as the shard (an lcore with all that it owns): in the
-// lcore's loop, or in a function that runs in its place while the loop is stopped. Functions of a
-// shard that other threads could reach take this token, so that calls from other threads do not
-// compile.
+// Token of the shard's thread: the lcore's loop, or a function that runs instead of the stopped
+// loop. (A shard is an lcore with all that it owns.) Functions of a shard that other threads could
+// reach take this token, so that calls from other threads do not compile.
 #pragma once
 
 namespace roci::dataplane {
 
-// Only the loop, which keeps one, and the function that runs others in its place make one.
+// Created by Worker and Lcore only.
 class OnShard {
  public:
   OnShard(const OnShard&) = delete;

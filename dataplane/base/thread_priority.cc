@@ -13,7 +13,7 @@ namespace {
 
 // The shortest time slice that Linux accepts.
 constexpr uint64_t kSliceNs = 100'000;
-// Sleeping for a time makes up for running so many times as long.
+// Run time that a unit of sleep makes up for.
 constexpr uint64_t kSleepWorth = 8;
 
 // The kernel's struct sched_attr (sched_setattr(2)). glibc before 2.41 has neither the structure

@@ -19,7 +19,7 @@ namespace roci::dataplane {
 
 class FaultLane;
 
-// What becomes of a frame beyond what was changed in place.
+// Decision about a frame, besides changes in place.
 struct FaultFate {
   bool is_dropped = false;
   uint32_t copies = 0;

@@ -25,7 +25,7 @@ class OvertakenFrames {
   // Takes ownership of the frame, which waits for `count` others. False: no room; the caller keeps
   // it.
   bool Push(rte_mbuf* frame, uint8_t to, uint32_t count, uint64_t now_ns);
-  // A frame has passed. Calls go(frame, to), with ownership, for those that it was the last for.
+  // A frame has passed. Calls go(frame, to) for each frame whose count reached 0; passes ownership.
   template <class Go>
   void NotePassed(Go&& go);
   // The same for frames that have waited for too long.

@@ -1,4 +1,4 @@
-// What a device's end of the built-in wire does to virtual time: frames leave one after the other
+// Timing of a device's end of the built-in wire in virtual time: frames leave one after the other
 // at the device's rate, and arrive some time after they have left.
 #pragma once
 

@@ -77,13 +77,12 @@ class EthdevPort {
   uint32_t home_lcore() const { return home_lcore_; }
   // Whether frames to other stations are received too, where the PMD can choose.
   void SetPromiscuous(bool on);
-  // What an lcore waits for while it sleeps: one for each queue that it reads, owned by the port.
-  // Nothing: it must poll the port.
+  // Descriptors that wake a sleeping lcore: one for each queue that it reads, owned by the port.
+  // std::nullopt: it must poll the port.
   std::optional<std::vector<RxWait>> RxWaitsOf(uint32_t lcore) const;
 
   // ---- Lcores
-  // Another lcore has received the first `handed_off` of the frames and handed them off to this
-  // one.
+  // The first `handed_off` frames come from another lcore's ring.
   struct Received {
     uint32_t count;
     uint32_t handed_off;

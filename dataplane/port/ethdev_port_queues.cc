@@ -51,7 +51,7 @@ absl::Status EthdevPort::SetUp(const Config& config, const rte_eth_dev_info& inf
   const PortOffloads offloads = offloads_;
   const absl::Status status = SetUpAtDepth(config, info);
   if (!absl::IsResourceExhausted(status) || settings_.rx_ring != 0) return status;
-  // Nobody has asked for rings that deep.
+  // The configuration does not ask for rings that deep.
   offloads_ = offloads;
   rx_descriptors_ = std::min<uint16_t>(rx_descriptors_, kVirtualRxDescriptors);
   return SetUpAtDepth(config, info);

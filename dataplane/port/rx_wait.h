@@ -1,4 +1,4 @@
-// What ends an lcore's sleep when a port receives frames: a descriptor for each receive queue.
+// Descriptors that wake an lcore when a port receives frames: one for each receive queue.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace roci::dataplane {
 struct RxWait {
   int fd = -1;
   // False: the descriptor is readable while frames wait. True: it signals an interrupt, which is
-  // enabled before each sleep; nobody reads it, so the lcore waits for its next edge.
+  // enabled before each sleep; no thread reads it, so the lcore waits for its next edge.
   bool is_interrupt = false;
 };
 

@@ -50,7 +50,7 @@ class GsoRun {
   bool Add(std::span<const std::byte> frame);
 
   uint32_t frames() const { return frames_; }
-  // What each frame has before its UDP payload. 0: the only frame is not of RoCE.
+  // Bytes of each frame before its UDP payload. 0: the only frame is not of RoCE.
   uint32_t header_bytes() const { return header_bytes_; }
   // For two or more frames: writes header_bytes() bytes to `headers`; the payloads follow.
   void WriteHeaders(VirtioNetHeader& gso, std::byte* headers) const;

@@ -35,8 +35,8 @@ class Wire {
   ~Wire();
 
   // ---- Control thread
-  // None: the wire is full, or no ring can be allocated. Of two endpoints with one address the
-  // first gets the frames.
+  // std::nullopt: the wire is full, or no ring can be allocated. If two endpoints have the same
+  // MAC, the first receives the frames.
   std::optional<uint32_t> AddEndpoint(const roce::Mac& mac);
   // When it returns, no lcore uses the endpoint any more. Frames in its rings are freed.
   void RemoveEndpoint(uint32_t endpoint);

@@ -46,8 +46,8 @@ struct AtomicCopy {
 // Contexts that share keys share one of these.
 //
 // A round collects copies. Between its stages the worker runs them (Copy), which a program can
-// delay without limit, and then settles them. Meanwhile their queue pairs are held: completions and
-// packets of held queue pairs wait, and frames for them are parked.
+// delay without limit, and then completes them. Until then their queue pairs are held: completions
+// and packets of held queue pairs wait, and frames for them are parked.
 class AppCopies : public std::enable_shared_from_this<AppCopies> {
  public:
   // Limit of threads that wait in copies of one user's programs.

@@ -31,8 +31,8 @@ class EarlyFrames {
   EarlyFrames(const EarlyFrames&) = delete;
   EarlyFrames& operator=(const EarlyFrames&) = delete;
 
-  // A user may keep as many frames as are left: the first user gets half of them, the next one a
-  // quarter, and so on. Early packets of those that get none are dropped, as with go-back-N.
+  // A user may keep as many frames as remain free: the first user gets half of them, the next one a
+  // quarter, and so on. Without room, early packets are dropped, as with go-back-N.
   bool HasRoom(const OnShard&, const List& list) const {
     return list.of_user->load(std::memory_order_relaxed) < free_count_;
   }

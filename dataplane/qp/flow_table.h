@@ -28,9 +28,9 @@ class FlowTable {
   }
   std::span<FlowRule* const> sniffers(const OnShard&) const { return sniffers_; }
 
-  // Calls take(rule) for every rule that gets the frame: the matching rules of each class in order,
-  // up to a class with a rule that does not pass it on; behind all classes, the default rules.
-  // True: a normal rule did not pass it on.
+  // Calls take(rule) for every rule that gets the frame: the matching rules of each class in order;
+  // stops after a class with a rule that consumes the frame. After all classes: the default rules.
+  // True: a normal rule consumed the frame.
   template <class Take>
   bool Match(const OnShard&, const roce::FlowKey& key, Take&& take) const {
     for (const Class& c : classes_) {

@@ -1,4 +1,5 @@
-// What the queue pairs of one device on one lcore share. The rest of the lane is the shard's.
+// State that a device's queue pairs on one lcore share. DeviceLane (shard/) has the rest of the
+// lane.
 #pragma once
 
 #include <cassert>
@@ -18,7 +19,8 @@ namespace roci::dataplane {
 struct CompletionFault;
 class LaneTrace;
 
-// Touched by that lcore only; any thread may read the counters.
+// Touched by that lcore only. Any thread may read the counters, and whether there is a
+// `congestion`, which never changes.
 class LaneState {
  public:
   // Reserves a place in the transmit stage for a frame whose payload is still being copied. The

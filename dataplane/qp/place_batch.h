@@ -29,7 +29,7 @@ class PlaceBatch {
   void MayWait() { may_wait_ = true; }
 
   bool empty() const { return places_ == 0 && deferred_count_ == 0; }
-  // Whether one more packet that causes so many completions can be added.
+  // Whether one more packet that causes `completions` can be added.
   bool HasRoom(uint32_t completions) const {
     return places_ + kPlacesPerPacket <= kMaxPlaces &&
            copies_.size() + kPlacesPerPacket * memory::SegmentList::kCapacity <=

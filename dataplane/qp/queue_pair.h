@@ -49,16 +49,17 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::Qpn qpn() const { return host_.qpn(); }
   uint32_t handle() const { return host_.handle(); }
   roce::QpType type() const { return core_.type(); }
-  uint32_t pd() const { return host_.pd(); }
   uint64_t user_handle() const { return events_.user_handle(); }
   CompletionQueue* send_cq() const { return host_.send_cq(); }
-  CompletionQueue* recv_cq() const { return host_.recv_cq(); }
-  SharedReceiveQueue* srq() const { return host_.shared_queue(); }  // not XRC receive
   uint32_t async_events() const { return events_.sent(); }
   Fd TakeFd() { return memory_.TakeFd(); }
   LaneState& lane() const { return host_.lane(); }
   bool blocks_own_multicast() const { return blocks_own_multicast_; }
   const QueuePairOrigin& origin() const { return origin_; }
+  // Any thread, except for XRC receive: there the shard changes these for each request.
+  uint32_t pd() const { return host_.pd(); }
+  CompletionQueue* recv_cq() const { return host_.recv_cq(); }
+  SharedReceiveQueue* srq() const { return host_.shared_queue(); }
 
   // ---- On the shard: the transport core, with this queue pair as its host
   const Core& core(const OnShard&) const { return core_; }
@@ -134,7 +135,7 @@ class alignas(kCacheLineBytes) QueuePair {
   roce::DropReason CheckPath(const OnShard&, const roce::Packet& packet) const {
     return path_.Check(packet, type());
   }
-  // UD, which has no path: sends notifications to the source of `packet`.
+  // UD: uses the source of `packet` as destination of CNPs.
   void SetNotificationPath(const OnShard&, const roce::Packet& packet) {
     path_.UseSourceOf(packet, lane().mac, qpn());
   }
@@ -173,8 +174,8 @@ class alignas(kCacheLineBytes) QueuePair {
     is_polled_ = false;
     host_.send_queue().SetArmed(true);
   }
-  // The receive queue is armed while new receives of the program cause something: in ERR they are
-  // flushed, and a peer without credits is told of them. Returns true if this call has armed it.
+  // Arms the receive queue while posts need action: in ERR (flush), and while the peer has no
+  // credits (credit update). Returns true if this call has armed it.
   bool WatchReceives(const OnShard&, bool watches) {
     if (watches == watches_receives_) [[likely]]
       return false;

@@ -16,8 +16,8 @@ class QueuePairPath {
  public:
   // `answers_marks`: the queue pair reduces its rate when the network marks its packets (ECN).
   void Use(const roce::Path& path, bool answers_marks);
-  // UD, which has no path: sends notifications to the source of `packet`, which queue pair `local`
-  // of the port with address `mac` has received.
+  // UD: uses the source of `packet`, which queue pair `local` of the port with address `mac` has
+  // received, as destination of CNPs.
   void UseSourceOf(const roce::Packet& packet, const roce::Mac& mac, roce::Qpn local);
   // Compares P_Key, addresses and VLAN of a received packet with the path. UD: only the P_Key.
   // kNone: they match.

@@ -54,7 +54,7 @@ class ActiveList {
     if (qp != nullptr) qp->active_position_ = QueuePair::kNotActive;
     return qp;
   }
-  // What Pop returns after `ahead` other calls; null if there is nothing.
+  // The element that Pop returns after `ahead` other calls; null if there is none.
   QueuePair* Peek(uint32_t ahead) const {
     return ahead < size() ? ring_[(head_ + ahead) & Mask()] : nullptr;
   }

@@ -85,12 +85,12 @@ class DeviceLane final : public LaneState {
     local_addresses_ = std::move(addresses);
   }
   const std::vector<roce::NetAddress>& local_addresses() const { return local_addresses_; }
-  // All frames pass `tap` until it is idle.
+  // Routes all frames through `tap` until it is idle.
   void AttachTap(const OnShard& shard, LinkTap& tap);
   // Whether the link is set down: then no frame comes in, by `tap`. (UseLink keeps frames from
   // leaving.)
   void SetDown(const OnShard& shard, bool is_down, LinkTap& tap);
-  // What a tap asks of this lane.
+  // The part of this lane that a tap calls.
   LaneView view() const;
   const LinkTap* tap() const { return tap_; }  // null: no captures, faults and impairments
 

@@ -42,7 +42,7 @@ class Lcore {
   void Stop();
 
   // Runs f(shard) on the lcore between two bursts, waits for it and returns its result. While the
-  // lcore is idle, before Start and after Stop, f runs on the caller's thread in the lcore's place.
+  // lcore is idle, before Start and after Stop, f runs on the caller's thread.
   // Rethrows a std::bad_alloc of f. Must not be called from an lcore.
   template <class F>
   auto Call(F&& f) -> std::invoke_result_t<F&, const OnShard&> {
@@ -61,9 +61,9 @@ class Lcore {
     return CallBoxed<bool>(f, &Lcore::RunInRound);
   }
 
-  // Runs f(shard), a part of a long command, as often as it answers that there is more. From the
-  // second part on, a whole loop iteration lies between two parts, so that other queue pairs are
-  // served. Before it, f may have run in the place of an idle lcore.
+  // Calls f(shard), a part of a long command, until it returns false. From the second call on, a
+  // whole loop iteration separates two calls, so that other queue pairs are served. The first call
+  // may run on the caller's thread, as in Call.
   template <class F>
   void CallInParts(F&& f) {
     for (bool has_more = Call(f); has_more;) has_more = CallInRound(f);
@@ -91,10 +91,10 @@ class Lcore {
   // instead of waking it. Must not be called from an lcore.
   void WakeForShortWork();
 
-  // On the lcore, between other work: lends the lcore out and runs copies.Copy(), which may block
-  // for as long as a program wants. False: the copy took too long, and another thread has become
-  // the lcore. This thread has then served `copies` until it was no longer needed, and must return
-  // without access to the lcore, which may be destroyed.
+  // On the lcore, between other work: releases the lcore and runs copies.Copy(), which a program
+  // can block without limit. False: the copy took too long, and another thread has become the
+  // lcore. This thread then served as copier, and must return without touching the lcore, which may
+  // be destroyed.
   bool Copy(AppCopies& copies);
 
   // Control thread. StartToWatch before AttachContext; false: no watch thread can be started, so a

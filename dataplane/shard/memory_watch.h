@@ -19,8 +19,8 @@ namespace roci::dataplane {
 // One per lcore.
 class MemoryWatch {
  public:
-  // Time between two calls of Look. The lcore is blocked if it has not gone on since the last call,
-  // and sleeps.
+  // Time between two calls of Look. The lcore is blocked if it made no progress since the last call
+  // and its thread sleeps.
   static constexpr int kPeriodMs = 5;
   static constexpr int kIdlePeriodMs = 100;  // after a period without a round
 

@@ -1,6 +1,6 @@
-// What a running copy of a program's memory may still use when its region or its context is gone:
-// mappings, keys, the copies themselves. The control thread frees it when the copy has ended, so
-// that an lcore frees nothing.
+// Deferred release of what a running copy of a program's memory still uses when its region or its
+// context is gone: mappings, keys, the copies themselves. The control thread frees these when the
+// copy has ended, so that an lcore frees nothing.
 #pragma once
 
 #include <cstddef>

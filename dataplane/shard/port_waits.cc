@@ -16,8 +16,8 @@ namespace {
 // that a driver or peer that keeps it readable does not keep the lcore awake.
 constexpr uint32_t kMostEmptyWakes = 64;
 constexpr uint64_t kDistrustNs = kNsPerSecond;
-// Descriptors are not waited for any more after so many sleeps, none of them ended by a descriptor,
-// at the end of which frames waited. A single such frame may have come as the sleep ended.
+// Sleeps that no descriptor ended although frames waited; after them, descriptors are not waited
+// for any more. A single such frame may have come as the sleep ended.
 constexpr uint32_t kMostMissed = 3;
 // Some drivers enable interrupts that never come (DPDK 22.11 on e1000e). A port is polled until its
 // first interrupt, and not waited for any more when frames came so often without one.
@@ -63,7 +63,7 @@ void PortWaits::NotePolled(Port& port) {
   polled_ = static_cast<uint32_t>(std::count_if(ports_.begin(), ports_.end(), IsPolled));
 }
 
-// Nobody reads the descriptors of interrupts, so these are edge triggered.
+// No thread reads the descriptors of interrupts, so these are edge triggered.
 bool PortWaits::Watch(const Port& port) const {
   for (const RxWait& wait : port.waits) {
     epoll_event event{};

@@ -1,5 +1,5 @@
-// The ports of an lcore as what ends its sleep: their descriptors in its epoll set, and their
-// interrupts, which are enabled only while the lcore sleeps.
+// Port descriptors that wake an lcore: they are in its epoll set. Interrupts of ports are enabled
+// only while the lcore sleeps.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,8 @@ struct TurnShare {
   uint32_t contexts = 0;       // of the user
   uint32_t members = 0;        // queue pairs, in `queue_pairs` or not
   ActiveList queue_pairs;
-  // The bytes that it was charged, but at least those of the share whose turn it is less
-  // kMostOwedBytes, which bounds the credit of a share that sends nothing.
+  // Bytes charged to the share, never more than kMostOwedBytes behind the share whose turn it is:
+  // that bounds the credit of a share that sends nothing.
   uint64_t charged_bytes = 0;
   bool is_listed = false;  // it waits for a turn, or has it
 };
@@ -32,8 +32,8 @@ struct TurnShare {
 class SendScheduler {
  public:
   // The payload that a queue pair may send in a turn. A small message waits for a few turns of
-  // others: with 128 KiB, an 8-byte WRITE beside READs on its own queue pair took five times as
-  // long, and bandwidth was 1 % higher.
+  // other queue pairs: with 128 KiB, an 8-byte WRITE beside READs on its own queue pair took five
+  // times as long, and bandwidth was 1 % higher.
   static constexpr uint32_t kTurnBytes = 32 << 10;
   // The least that a packet, or a visit without packets, is charged: a short packet takes as much
   // time as about that many bytes of a long one.

@@ -49,13 +49,14 @@ class ShardClient {
                                                              ShardClientConfig config);
   // Removes all remaining objects from the lcore and frees them.
   ~ShardClient();
-  // The same in parts: removes or frees some objects. False: none is left. No commands after it.
+  // Incremental destruction: removes or frees some objects. False: none is left. No commands after
+  // it.
   bool RemoveSome();
 
   // Whether the program's queue pairs stand still because a copy to or from its memory takes long.
   bool IsStalled() const;
-  // Copies that were pending while this context's last call changed or removed an object have not
-  // ended: they may still access the program's memory, also for objects that are reset or gone.
+  // Whether copies from before this context's last change or removal of an object are still
+  // running: they may access the program's memory, also for objects that are reset or gone.
   bool HasUnfinishedCopies() const;
   // Blocks until all copies that have started are finished, or one takes long (IsStalled). Keeps
   // `mappings`, which the copies may use, until they are finished.

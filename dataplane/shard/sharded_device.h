@@ -98,8 +98,8 @@ class ShardedDevice {
 
   // The slow path: frames for the control thread, which are all but RoCE, and RoCE to QP 1. The
   // queue of each kind is bounded; further frames are dropped and counted. The eventfd is readable
-  // while frames wait; the caller reads it. Called before frames are taken: later frames make the
-  // eventfd readable again.
+  // while frames wait. Call ForgetSlowPathEvent before taking frames: it reads the eventfd, and
+  // later frames make it readable again.
   void ForgetSlowPathEvent();
   int slow_path_fd() const { return slow_path_event_.get(); }
   // Takes the oldest frame of a kind, a whole Ethernet frame without FCS. False: there is none.

@@ -1,4 +1,4 @@
-// What a capture takes, and a captured frame.
+// Filter of a capture, and a captured frame.
 #pragma once
 
 #include <cstddef>

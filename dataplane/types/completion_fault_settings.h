@@ -22,7 +22,7 @@ struct CompletionFaultSettings {
   // kSuccess: stays.
   roce::CompletionStatus status = roce::CompletionStatus::kSuccess;
   std::optional<uint32_t> vendor_error;  // with an error
-  // The program sees it, and those behind it in its completion queue, so much later.
+  // Delay until the entry, and later entries of its completion queue, become visible.
   uint64_t delay_ns = 0;
   // The completion event that it would raise is lost. Concerns only completions that raise one.
   bool loses_event = false;

@@ -1,5 +1,5 @@
-// What the programs of one user occupy of the lcores' resources for copies by system calls and for
-// early packets, and whether mapped memory of the user is copied by system calls, too.
+// Counters of one user's programs (copier threads, parked frames, frames of early packets), and
+// whether mapped memory of the user is copied by system calls, too.
 #pragma once
 
 #include <atomic>

@@ -13,7 +13,7 @@ struct FaultOccasions {
   // Times since the fault was added. `for_ns` 0: for ever.
   uint64_t after_ns = 0;
   uint64_t for_ns = 0;
-  // Begins with the n-th occasion (from 1), and concerns every n-th from there on.
+  // First occasion (from 1), and the interval after it.
   uint64_t nth = 1;
   uint64_t every = 1;
   // Of these, as decided by the seed and the occasion's number.

@@ -29,7 +29,7 @@ struct FlowRule {
   FlowKind kind = FlowKind::kNormal;
   uint16_t priority = 0;    // normal rules: 0 goes first
   bool passes_on = false;   // normal rules: rules of lower priority may match the frame too
-  bool drops = false;       // takes the frame and delivers it nowhere
+  bool drops = false;       // consumes the frame without delivery
   uint32_t tag = 0;         // for the completion
   roce::FlowKey mask{};     // normal rules only
   roce::FlowKey value{};    // nothing outside of `mask`

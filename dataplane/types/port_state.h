@@ -12,7 +12,7 @@ enum class FlowControlUse : uint8_t {
   kOff,
 };
 
-// What a device asks of its port.
+// Settings of a port.
 struct PortSettings {
   uint32_t rx_ring = 0;  // frames in each receive ring; 0: automatic
   FlowControlUse pause = FlowControlUse::kAuto;

@@ -1,4 +1,4 @@
-// What control asks of a new queue pair, and the layout of its memory.
+// Parameters of a new queue pair, and the layout of its memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What control asks of a new shared receive queue and of its tag matching.
+// Parameters of a new shared receive queue and of its tag matching.
 #pragma once
 
 #include <cstdint>

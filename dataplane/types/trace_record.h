@@ -1,4 +1,4 @@
-// What a trace takes, and its records: lcores write them, the daemon passes them on as they are,
+// Filter of a trace, and its records: lcores write them, the daemon passes them on as they are,
 // and `roci trace` prints them.
 #pragma once
 

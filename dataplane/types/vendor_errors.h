@@ -1,4 +1,4 @@
-// What completions say as vendor_err, by their status.
+// The vendor_err of completions, by their status.
 #pragma once
 
 #include <array>
