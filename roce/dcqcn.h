@@ -22,7 +22,7 @@ struct CongestionParameters {
   uint32_t cut_interval_ns = 4'000;
   uint32_t alpha_divisor = 256;  // alpha moves by 1/alpha_divisor (the paper's g)
   uint32_t alpha_period_ns = 55'000;
-  // A recovery step follows each period, and each so many bytes.
+  // A recovery step follows each period, and each `increase_bytes` sent.
   uint32_t increase_period_ns = 100'000;
   uint32_t increase_bytes = 10'000'000;
   uint32_t fast_recovery_steps = 5;

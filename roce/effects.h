@@ -1,4 +1,4 @@
-// What the calls of a queue pair return to its owner.
+// Results of a queue pair's calls for its owner.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace roci::roce {
 
-// What the owner does with early packets (QpLimits::reorder_wait_ns): those that arrive while one
+// Action of the owner on early packets (QpLimits::reorder_wait_ns): those that arrive while one
 // with a lower PSN is missing.
 enum class EarlyAction : uint8_t {
   kNone,       // nothing
@@ -58,7 +58,7 @@ struct Effects {
   bool has_transmit = false;  // Qp::HasTransmit()
 };
 
-// What the owner sees to after calls that take a Host: the result of Qp::Upkeep.
+// Follow-up work of the owner after calls that take a Host: the result of Qp::Upkeep.
 struct QpUpkeep {
   TimeNs next_timeout = kNever;   // Qp::NextTimeout()
   bool awaits_receives = false;   // call HandleWork when receives are posted, too

@@ -13,7 +13,7 @@ namespace roci::roce {
 struct QpLimits {
   // PSNs in flight before a packet is sent; a sent READ counts with all its PSNs. 2 .. 2^20.
   uint32_t window_packets = 128;
-  // A message longer than this asks for an ACK every so many packets. 1 .. window_packets.
+  // Packets between two ACK requests of a longer message. 1 .. window_packets.
   uint16_t ack_every_packets = 32;
   uint8_t max_rd_atomic = 16;
   // At most the number of ResponderResources handed over.
@@ -21,10 +21,10 @@ struct QpLimits {
   uint32_t max_message_bytes = kMaxMessageBytes;  // raw packet: of a frame without FCS
   PathMtu max_path_mtu = PathMtu::k4096;          // UD: the path MTU
   uint16_t pkey_table_length = 1;
-  // How long a packet that others have overtaken is waited for; then it counts as lost. Needs a
-  // ReorderState. 0: not at all, so that every gap costs a go-back-N.
+  // Time until a missing packet counts as lost. Needs a ReorderState. 0: at once, so that every gap
+  // costs a go-back-N.
   uint32_t reorder_wait_ns = 0;
-  // RC with a ReorderState: the peer is asked for what is missing and nothing else (selective
+  // RC with a ReorderState: only missing packets are requested again (selective
   // repeat). It falls back to go-back-N if the peer does not answer.
   bool selective_repeat = false;
 

@@ -83,8 +83,8 @@ class ReorderWindow {
   std::array<Gap, kMostGaps> gaps_{};
 };
 
-// How long kept packets wait for the retransmission of a lost one. A peer that sends none must not
-// occupy memory for ever.
+// How long kept packets wait for the retransmission of a lost one. Bounds the time for which a
+// silent peer can occupy memory.
 inline constexpr TimeNs kLongestKeptNs = 200 * kNsPerMs;
 
 // Selective repeat: how long the peer takes from a NAK to the packets that it asks for, before that
@@ -93,15 +93,15 @@ inline constexpr TimeNs kFirstRepeatNs = kNsPerMs;
 // How often the peer is asked for a packet before it is told to go back.
 inline constexpr uint32_t kMostAsks = 3;
 
-// Selective repeat: what is known of a peer that is asked for missing packets.
+// Selective repeat: how a peer answers requests for missing packets.
 class AskedPeer {
  public:
-  // A missing packet has come, `took_ns` after the first of `asks` times.
+  // A missing packet arrived `took_ns` after the first of `asks` requests for it.
   void NoteAnswer(uint64_t took_ns, uint32_t asks) {
     has_answered_ |= asks <= kMostAsks;
     usual_ns_ = usual_ns_ == kFirstRepeatNs ? took_ns : (7 * usual_ns_ + took_ns) / 8;
   }
-  // It was asked kMostAsks times in vain.
+  // The peer did not answer kMostAsks requests for a packet.
   void NoteSilence() { is_deaf_ = !has_answered_; }
   // It has never answered, so it is told to go back at once.
   bool is_deaf() const { return is_deaf_; }

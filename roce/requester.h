@@ -238,7 +238,7 @@ class Requester {
   bool credit_waiting_ =
       false;              // nothing is in flight; deadline_ is the end of the wait for credits
   bool probing_ = false;  // a request without credit is sent, packet by packet
-  bool expects_updates_ = true;  // the peer reports new receives unasked
+  bool expects_updates_ = true;  // the peer sends unsolicited credit updates
   TimeNs deadline_ = kNever;
   Pacer pacer_;
 };

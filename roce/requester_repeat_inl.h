@@ -101,8 +101,8 @@ uint32_t Requester<Host>::PartToReread() const {
   return part == 0 ? kAll : part;
 }
 
-// Responses that others have overtaken are missing for too long: asks for each whose time has come.
-// A peer that does not repeat the oldest one, or cannot, gets everything again.
+// Requests overdue responses again. If the peer did not answer kMostAsks requests for the oldest
+// one, or never answers such requests: go-back-N.
 template <class Host>
 void Requester<Host>::AskForResponses(Host& host, TimeNs now) {
   ReorderState& state = *context_.reorder;
@@ -146,10 +146,11 @@ void Requester<Host>::SetSelectiveDeadline(TimeNs now) {
   }
 }
 
-// The first timeout without progress: either the last ACK is lost, or the last packets are. To send
-// the last one again tells which: the peer acknowledges it, or asks for what is missing before it.
-// Otherwise the next timeout goes back as usual. Not in a window that a loss has narrowed, nor for
-// a request without a credit, whose packets are sent one by one.
+// The first timeout without progress: either the last ACK is lost, or the last packets are.
+// Retransmitting the last packet distinguishes the two: the peer acknowledges it, or requests the
+// packets that are missing before it. Otherwise the next timeout starts go-back-N as usual. Not in
+// a window that a loss has narrowed, nor for a request without a credit, whose packets are sent one
+// by one.
 template <class Host>
 void Requester<Host>::ProbeTail() {
   const uint32_t last = StepsForward(una_, sent_end_ - 1);

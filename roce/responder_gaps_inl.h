@@ -100,7 +100,7 @@ void Responder<Host>::SetReorderDeadline(TimeNs now) {
     state.request_deadline =
         std::min(state.requests.NextAsk(wait_ns), missing->since + wait_ns + kLongestKeptNs);
   } else {
-    // From the age of the gap: packets behind it must not prolong the wait.
+    // Counted from the start of the gap, so that later packets do not extend it.
     state.request_deadline = missing->since + context_.config.limits.reorder_wait_ns +
                              (gap_reported_ ? kLongestKeptNs : 0);
   }

@@ -33,7 +33,7 @@ void Responder<Host>::Reset() {
   DropAnswers();
 }
 
-// What selective repeat has learned of the peer.
+// Selective repeat: how the peer answers requests for missing packets.
 template <class Host>
 void Responder<Host>::ForgetPeer() {
   if (context_.reorder == nullptr) return;

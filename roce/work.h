@@ -181,8 +181,8 @@ struct RecvWqe {
 
 // Result of the host's FetchSend and FetchRecv. kOk: a request that queue pairs of this type have,
 // with lengths that its opcode allows. kBad: the WQE is malformed; the output has wr_id, slot and
-// an opcode, which is kSend if that of the WQE is not allowed, and the QP completes it with
-// `bad_status` and goes to ERR.
+// opcode (kSend if the WQE's opcode is not allowed), and the QP completes it with `bad_status` and
+// goes to ERR.
 enum class FetchResult : uint8_t { kEmpty, kOk, kBad };
 
 // State of a write-back to durable storage (FLUSH for persistence).
