@@ -132,8 +132,7 @@ class KeyTable {
   /// `seed` 0: keys are 0x101, 0x201, ...
   KeyTable(const AppMemory* app, uint32_t capacity, uint64_t seed = 0);
   ~KeyTable();
-  /// When nobody uses the table any more: frees at most `most` regions, for an end in parts. False:
-  /// none is left.
+  /// After the last use of the table: frees at most `most` regions. False: none is left.
   bool FreeSome(uint32_t most);
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
@@ -206,8 +205,8 @@ class KeyTable {
                         const AppMemory* app = nullptr, uint32_t first = kFirstSlot,
                         uint32_t count = UINT32_MAX);
 
-  /// From now on, mapped memory is accessed by system calls on the mappings, except DMA buffers: an
-  /// access through them has blocked an lcore. Visits at most `most` keys and returns their
+  /// Switches mapped memory, except DMA buffers, to system calls on the mappings, after an access
+  /// through them has blocked an lcore. Visits at most `most` keys and returns their
   /// number; fewer than `most`: all keys are changed.
   uint32_t StopDirectAccess(uint32_t most);
 
@@ -334,8 +333,8 @@ class KeyTable {
                           SegmentList& out) const;
   MemoryStatus AppendRuns(std::span<const PlacedRun> runs, uint32_t pd, uint64_t offset,
                           uint32_t length, Access through, SegmentList& out) const;
-  /// Copies bytes of a list's data or protection runs, in as many steps as necessary.
   bool MayWait(const SegmentList& segments) const;
+  /// Copies bytes of a list's data or protection runs, in as many steps as necessary.
   MemoryStatus CopyRuns(const Entry& list, bool of_protection, Direction direction, uint64_t offset,
                         std::span<std::byte> bytes) const;
 
