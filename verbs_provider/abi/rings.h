@@ -217,7 +217,7 @@ enum roci_abi_cqe_flags {
   ROCI_ABI_CQE_TAG = 1 << 10,              // completes a tag operation, not a work queue entry
 };
 
-// What a datagram's completion says of the network.
+// Network fields of a datagram's completion.
 struct roci_abi_datagram_network {
   uint8_t header;  // kind of network header, as adapters show it in ibv_wc.sl: 0x9 IPv6, 0xA IPv4
   uint8_t reserved;
@@ -284,8 +284,8 @@ struct roci_abi_doorbells {
   // daemon does not report it.
   uint32_t rounds;
   // Written by the daemon: changes when the path of an address vector may have changed (addresses,
-  // routes, MACs of neighbours), before the daemon tells anybody of the change. 0: the daemon does
-  // not report it.
+  // routes, MACs of neighbours), before the daemon announces the change. 0: the daemon does not
+  // report it.
   uint32_t paths;
   uint32_t reserved0[13];
   uint64_t level2;  // bit i: level1[i] != 0

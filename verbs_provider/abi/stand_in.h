@@ -1,4 +1,4 @@
-// What marks a device of Rocinante in the emulated sysfs tree, and the placeholder for its
+// Markers of Rocinante's devices in the emulated sysfs tree, and the placeholder for their
 // character devices.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What differs between libibverbs' generations. Each plugin is linked with one definition of these
+// Differences between libibverbs' generations. Each plugin is linked with one definition of these
 // functions (generations/generation.cc); all other files are compiled once.
 #pragma once
 

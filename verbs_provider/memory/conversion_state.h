@@ -1,4 +1,4 @@
-// What this process knows of its conversions (convert.h): which pages are converted for which
+// State of this process's conversions (convert.h): which pages are converted for which
 // registrations, and the descriptors.
 #pragma once
 

@@ -20,8 +20,8 @@ enum class ConvertPolicy : uint8_t {
 inline constexpr uint32_t kMaxConversions = 4096;
 
 /// Called by the fork prepare handler, with the RegistrationLock held, before [va, va + length)
-/// becomes private again while registrations still use it. Must tell each session's daemon to use
-/// process_vm for that range and wait for the answer. Returns false if a daemon could not be told
+/// becomes private again while registrations still use it. Tells each session's daemon to use
+/// process_vm for that range and waits for the answer. Returns false if a daemon could not be told
 /// because its session has ended.
 struct ConvertHook {
   bool (*on_unconverted)(void* argument, uint64_t va, uint64_t length);

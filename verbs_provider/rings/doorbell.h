@@ -1,4 +1,4 @@
-// Doorbells: tell the daemon that a queue that it does not poll has new entries.
+// Doorbells: notify the daemon of new entries in an armed queue.
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-// How a thread of the program gives the processor away while it waits for the daemon.
+// Yields or sleeps while a thread of the program waits for the daemon.
 #pragma once
 
 #include "verbs_provider/rings/doorbell.h"

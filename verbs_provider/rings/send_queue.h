@@ -22,7 +22,7 @@ unsigned SlotFlagsOf(ibv_qp_type type, bool fills_checksums);
 
 struct VerbsSession;
 
-/// What sending needs of an address handle.
+/// An address handle as the send path uses it.
 struct AhHead {
   ibv_ah ah;              ///< first
   VerbsSession* session;  ///< to which the handle belongs

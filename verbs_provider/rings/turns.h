@@ -9,7 +9,7 @@
 
 namespace roci::provider {
 
-/// What one thread does when a poll finds nothing: yield, sleep, or poll again.
+/// Decides between yield, sleep and the next poll after an empty poll of a thread.
 ///
 /// A yield is cheapest while few threads want a processor. Beside many threads it is expensive:
 /// Linux (since 6.6) charges a whole slice of virtual time for it, which the thread gets back only
@@ -18,15 +18,15 @@ namespace roci::provider {
 /// few others wait, and otherwise sleeps for as long as the turns of the others take.
 class Turns {
  public:
-  /// A thread polls for so long between two sleeps.
+  /// Time of polling between two sleeps of a thread.
   static constexpr uint64_t kTurnNs = 50'000;
   static constexpr uint64_t kLongestSleepNs = 2'000'000;
-  /// A sleep that ends so much later was followed by a wait for a processor. (Timers alone are up
-  /// to 50 us late.)
+  /// A sleep that ends this late was followed by a wait for a processor. (Timers alone are up to
+  /// 50 us late.)
   static constexpr uint64_t kLateNs = 300'000;
-  /// With so many waiting threads for each processor, no thread yields.
+  /// Waiting threads for each processor from which on no thread yields.
   static constexpr uint32_t kWaitingPerProcessor = 2;
-  /// A thread first finds out by so many sleeps whether it gets a processor in time.
+  /// Sleeps by which a thread first finds out whether it gets a processor in time.
   static constexpr uint32_t kSleepsBeforeYield = 2;
 
   /// `waiting`: other threads of the program that yield or sleep now. `processors`: those that the

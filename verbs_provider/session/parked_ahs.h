@@ -12,7 +12,7 @@
 
 namespace roci::provider {
 
-/// What the daemon's address handle was created with. Unused bytes of `attr` are zero.
+/// Key of a parked address handle: the arguments of its creation. Unused bytes of `attr` are zero.
 struct AhKey {
   uint32_t pd;  // handle
   roci_abi_ah_attr attr;

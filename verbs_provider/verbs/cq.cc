@@ -221,7 +221,7 @@ int ReqNotifyCq(ibv_cq* ibcq, int solicited_only) {
   Cq* cq = ToCq(ibcq);
   if (!cq->session->alive()) return EIO;
   if (ibcq->handle != cq->handle) return EINVAL;  // not a CQ (IBTA vol 1, 11.4.2.2)
-  if (ibcq->channel == nullptr) return 0;         // as with adapters: nobody reads the event
+  if (ibcq->channel == nullptr) return 0;         // as with adapters: no thread reads the event
   const SpinGuard guard(cq->arm_lock);
   cq->ring.RequestNotification(solicited_only != 0);
   return 0;

@@ -51,8 +51,8 @@ bool IsShortage(int error) { return error == ETOOMANYREFS || error == ENOBUFS ||
 
 // Tries again for a tenth of a second while there is a shortage. Events that are never sent to the
 // daemon would be lost silently: the end of the session reports it. What the daemon refuses stays
-// refused: nobody has the channel, or (after a shortage) events of other objects are lost, or may
-// arrive in another order.
+// refused: no program has the channel, or (after a shortage) events of other objects are lost, or
+// may arrive in another order.
 void CallOrEnd(VerbsSession* session, roci_abi_return_events_request* request) {
   constexpr int kTries = 100;
   constexpr timespec kPause = {0, 1'000'000};

@@ -12,9 +12,8 @@ namespace roci::provider {
 struct VerbsSession;
 
 /// Removes unread events from the sockets that libibverbs reads: the daemon never receives from the
-/// program's end. Lives from before the request that destroys the object, because other threads
-/// that destroy objects must not count events while these are removed. Nothing happens in a forked
-/// child.
+/// program's end. Create it before the destroy request: it serializes event removal among threads,
+/// since no other thread must count events meanwhile. Nothing happens in a forked child.
 class EventRemoval {
  public:
   explicit EventRemoval(VerbsSession* session);

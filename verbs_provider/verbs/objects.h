@@ -117,7 +117,7 @@ struct Srq {
 };
 
 inline constexpr int kDropPosts = -1;
-/// What a post returns that was refused so.
+/// Return value of a refused post; kDropPosts: 0, without any effect.
 inline int PostResult(int refusal) { return refusal == kDropPosts ? 0 : refusal; }
 
 /// `sq` and `rq` of an XRC target queue pair, and `rq` of a queue pair with a shared receive queue,
@@ -132,7 +132,7 @@ struct Qp {
   /// kDropPosts, for a post that does nothing and returns 0.
   std::atomic<int> send_refusal{EINVAL};
   std::atomic<int> recv_refusal{EINVAL};
-  /// What ibv_set_ece has set since the last RESET, of what the device offers.
+  /// Options that ibv_set_ece has set since the last RESET, among those that the device offers.
   std::atomic<uint32_t> ece_options{kEceNotSet};
   int sq_sig_all;
   ibv_qp_cap cap;  // granted
