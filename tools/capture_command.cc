@@ -26,7 +26,7 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Writes the frames that device DEV sends and receives as pcapng: all frames, or with --qp and
+    R"(Write the frames that device DEV sends and receives as pcapng: all frames, or with --qp and
 --opcode the RoCE packets that match one of each. Each packet has its direction and the time of its
 burst in nanoseconds. Frames are captured at the link: sent frames after the impairments of `roci
 impair`, received frames before them.

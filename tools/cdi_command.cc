@@ -35,7 +35,7 @@ absl::StatusOr<std::string> Generate(const CdiOptions& options, const std::strin
 int Run(const CdiOptions& options, const std::string& runtime_dir) {
   const absl::StatusOr<std::string> file = Generate(options, runtime_dir);
   if (!file.ok()) {
-    std::fprintf(stderr, "roci cdi: %s\n", std::string(file.status().message()).c_str());
+    std::fprintf(stderr, "roci: %s\n", std::string(file.status().message()).c_str());
     return 1;
   }
   if (options.output == "-") {
@@ -43,7 +43,7 @@ int Run(const CdiOptions& options, const std::string& runtime_dir) {
   }
   const absl::Status status = ReplaceFile(options.output, *file);
   if (!status.ok()) {
-    std::fprintf(stderr, "roci cdi: cannot write %s: %s\n", options.output.c_str(),
+    std::fprintf(stderr, "roci: cannot write %s: %s\n", options.output.c_str(),
                  std::string(status.message()).c_str());
     return 1;
   }

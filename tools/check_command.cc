@@ -37,8 +37,8 @@ constexpr char kManual[] =
 input. It may come from any adapter, any host on the way, and have one or both directions. Each file
 is judged alone. In a file of several interfaces each interface is.
 
-Prints a line for each finding: the number of the frame, its time, source, destination and destination
-queue pair, how severe it is, the rule and its text, details, and the clause of IBTA volume 1 (A: an
+Print a line for each finding: the number of the frame, its time, source, destination and destination
+queue pair, its severity, the rule and its text, details, and the clause of IBTA volume 1 (A: an
 annex). `--rules` lists the rules. Of one rule and queue pair the first ten findings are printed
 (--most), and all are counted.
 

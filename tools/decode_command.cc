@@ -29,7 +29,7 @@ compressed with gzip. `-` is standard input; each frame is printed when it arriv
 capture can be decoded. Link types: Ethernet, Linux cooked (SLL and SLL2), BSD loopback (NULL and
 LOOP), raw IP.
 
-Prints one line per RoCE frame: RoCEv2 (UDP to port 4791, over IPv4 or IPv6) and RoCEv1 (EtherType
+Print one line per RoCE frame: RoCEv2 (UDP to port 4791, over IPv4 or IPv6) and RoCEv1 (EtherType
 0x8915), also after any number of VLAN tags, LLC/SNAP, MPLS, PPPoE and backbone tags, and in the
 tunnels VXLAN, GENEVE, GRE (NVGRE, ERSPAN, PPTP), NSH, EtherIP, IP in IP, up to 32 headers in all.
 Other frames are only counted. A line has the number of the frame in the file, its time, the headers

@@ -31,9 +31,9 @@ void AddDoctorCommand(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Check what this machine gives to daemon and programs, and what the rest costs");
   command->footer(
-      "Prints a line for each finding: ok, slow (works, but slower or not for everything) or\n"
-      "missing; what that costs, and what to do. Each thing is tried, as the user who asks. The\n"
-      "daemon tells more to its own user and root. Exit status: 0; 1 if no program can use a\n"
+      "Print a line for each finding: ok, slow (works, but slower or not for everything) or\n"
+      "missing; what that costs, and what to do. Each check is tried as the calling user. The\n"
+      "daemon reports more to its own user and root. Exit status: 0; 1 if no program can use a\n"
       "device here, and starting rocid would not help.");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--print-devices", options->print_devices)->group("");

@@ -17,7 +17,7 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Raises an asynchronous event (ibv_get_async_event(3)) in programs, with the state that it stands for.
+    R"(Raise an asynchronous event (ibv_get_async_event(3)) in programs, and set the state that it reports.
 EVENT is one of these:
 
   of a queue pair (--qp)

@@ -31,8 +31,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kManual[] =
-    R"(Drops, delays, changes, ... exactly chosen RoCE packets of device DEV, or injects others. With --completion,
-it is completions that change; with --verb, calls of programs fail or take longer. All conditions must hold.
+    R"(Drop, delay, change, ... exactly chosen RoCE packets of device DEV, or inject others. With --completion,
+change completions; with --verb, make calls of programs fail or take longer. All conditions must hold.
 
 Which packets:
   --direction  out (default) or in
@@ -66,26 +66,26 @@ When (of the packets or calls for which all of this holds):
   --after      from this time after the command on;  --for: only for this long
   --nth        of those that are left, the N-th only; with --every or --times, from the N-th on
   --every      every N-th of them
-  --times      at most so many; 0: no limit (the default, but with --nth alone)
+  --times      at most this number; 0: no limit (the default, but with --nth alone)
   --chance     each with this probability, which --seed and the packet's number decide
 
 What to do with packets (several at once, except with --drop):
-  --drop       drops it
-  --delay      holds it for a time
-  --reorder    holds it until N later packets of the direction have passed (at most 1s)
-  --duplicate  sends N more copies
-  --truncate   cuts N bytes off its end
-  --ecn        sets CE, if it is ECN capable (RFC 3168)
-  --set        changes a field: bth.psn+=1, aeth.syndrome=nak_access, reth.rkey=0. --set help lists all
-  --flip       inverts a bit, counted from 0 in the order of transmission: payload:7, headers:0 (from
+  --drop       drop it
+  --delay      hold it for a time
+  --reorder    hold it until N later packets of the direction have passed (at most 1s)
+  --duplicate  send N more copies
+  --truncate   cut N bytes off its end
+  --ecn        set CE, if it is ECN capable (RFC 3168)
+  --set        change a field: bth.psn+=1, aeth.syndrome=nak_access, reth.rkey=0. --set help lists all
+  --flip       invert a bit, counted from 0 in the order of transmission: payload:7, headers:0 (from
                the BTH on), icrc:31
-  --icrc       fix: computes the ICRC again, keep: leaves the old one. Default: fix with --set, keep
+  --icrc       fix: compute the ICRC again, keep: leave the old one. Default: fix with --set, keep
                with --flip alone
-  --inject     puts a frame in front of it: cnp, nak_psn, nak_invalid, nak_access, nak_operational or rnr_nak
+  --inject     put a frame in front of it: cnp, nak_psn, nak_invalid, nak_access, nak_operational or rnr_nak
                to the requester (beside a response, or back to the sender of a request); stale: the first
                packet that matched, again; with --cm rep, dreq: the other end seems to disconnect
-  --replay     puts frame N of a capture in front of it, as it is: FILE:N (N from 1)
-  --reject     with --cm req, rep or sidr_req: drops the message and answers with REJ (SIDR_REP) of this
+  --replay     put frame N of a capture in front of it, unchanged: FILE:N (N from 1)
+  --reject     with --cm req, rep or sidr_req: drop the message and answer with REJ (SIDR_REP) of this
                reason: a number, or as in Linux (enum ib_cm_rej_reason): no_qp, no_resources, timeout,
                stale_conn, invalid_service_id, consumer_defined, ...
   With --inject and --replay, --set, --flip and --ecn change the injected frame instead, and --drop replaces
@@ -97,7 +97,7 @@ What to do with completions:
                retry_exc_err, rnr_retry_exc_err, rem_abort_err, fatal_err, resp_timeout_err, general_err. Their
                queue pair goes to ERR
   --vendor-error  with --status: their vendor_err, instead of the number of the status
-  --delay      programs see them so much later, and with them what is behind them in the completion queue;
+  --delay      programs see them, and later entries of their completion queue, after this time;
                one that is hit there comes with the first and is not delayed by its own time
   --lose-event the completion event that they raise is lost
   --overflow   they do not fit: the completion queue overflows (IBV_EVENT_CQ_ERR)

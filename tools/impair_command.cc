@@ -15,7 +15,7 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Loses, delays, duplicates, ... frames of device DEV until --clear. Probabilities are written as 1%
+    R"(Lose, delay, duplicate, ... frames of device DEV until --clear. Probabilities are written as 1%
 or 0.01, times as 10us (ns, us, ms, s). With the same --seed and the same number of lcores, the n-th
 frame is treated in the same way in every run; only --rate depends on time.
 
@@ -53,7 +53,7 @@ example small frames in a long --rate-queue. Frames that are held when an impair
 replaced keep their time, so that later frames can overtake them.
 `roci show ports` prints the impairments of a device and their counters.
 
-With DEV only, the impairments are printed. Exit status: 0; 1 if the daemon refuses or is not
+With DEV only, print the impairments. Exit status: 0; 1 if the daemon refuses or is not
 running; 2 for wrong usage.
 
 Examples:

@@ -20,7 +20,7 @@ DOWN and Disabled. Connections stay: queue pairs retransmit, and fail only if th
 longer than their retries last.
 
   down   until `roci link up`, or with --for until that time has passed
-  up     lets the link follow its port again
+  up     let the link follow its port again
   flap   down for a second, or for the time of --for
 
 Permitted for the daemon's user and root only. The state is lost when the daemon ends.

@@ -34,7 +34,7 @@ void AddRunCommand(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   command
       ->add_option("--wait", options->wait_s,
-                   "Wait up to so many seconds for the daemon, if it has been started just now")
+                   "Wait at most this time for the daemon, if it has been started just now")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 86400.0));
   command->add_flag("-v,--verbose", options->verbose, "Print how the devices are made visible");

@@ -29,8 +29,8 @@ docs/scenarios.md explains the files.
 FILE is a file, a folder with files (*.toml), or the name of an installed scenario, as --list prints
 it; "all" stands for all of these.
 
-Prints a line for each expectation and a summary. --repeat tells flaky scenarios from others, and
-prints only what failed.
+Print a line for each expectation and a summary. --repeat tells flaky scenarios from others, and
+prints failures only.
 
 --keep has a folder for each failed scenario: rocid.log, the output of each program (NAME.out, its
 last 256 KiB) and what each device sent and received (DEVICE.pcapng: 100000 frames, 256 bytes of each).
@@ -62,7 +62,7 @@ constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
 int Complain(const std::string& message, int exit_status) {
-  std::fprintf(stderr, "roci test: %s\n", message.c_str());
+  std::fprintf(stderr, "roci: %s\n", message.c_str());
   return exit_status;
 }
 
@@ -186,7 +186,7 @@ void AddTestCommand(CLI::App& app, CommandContext& context) {
   command->add_flag("--list", options->list, "List scenarios (default: the installed ones)");
   command->add_option("-j,--jobs", options->jobs, "So many at a time (default: processors)")
       ->check(CLI::Range(1, kMostJobs));
-  command->add_option("--repeat", options->repeat, "Run each so many times")
+  command->add_option("--repeat", options->repeat, "Number of runs of each")
       ->check(CLI::Range(1, kMostRuns));
   CLI::Option* tap = command->add_flag("--tap", options->tap, "Print TAP");
   command->add_flag("--json", options->json, "Print JSON")->excludes(tap);

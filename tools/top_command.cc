@@ -26,7 +26,7 @@ namespace roci::tools {
 namespace {
 
 constexpr char kManual[] =
-    R"(Shows devices and queue pairs with their rates, the busiest first. In a terminal, keys change the view:
+    R"(Show devices and queue pairs with their rates, the busiest first. In a terminal, keys change the view:
 
   t r d w     order by packets sent, packets received, drops, or window (unacknowledged packets)
   n p         order by queue pair number, or program
@@ -34,7 +34,7 @@ constexpr char kManual[] =
   q           quit
 
 RETRIES: retries left of those configured, and RNR retries left (7: without end); * waits for an RNR
-timer. RETX/s: retransmitted packets. Without a terminal, prints a block of lines per interval.
+timer. RETX/s: retransmitted packets. Without a terminal, print a block of lines per interval.
 Permitted for the daemon's user and root only.)";
 
 constexpr uint64_t kMostIntervalNs = 3'600 * roce::kNsPerSecond;

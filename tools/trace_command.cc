@@ -39,10 +39,10 @@ using dataplane::TraceKind;
 using dataplane::TraceRecord;
 
 constexpr char kManual[] =
-    R"(Prints a line for each thing that happens to queue pairs, while programs run. QP is a queue pair's number,
-as in `roci show qps`, or DEV/NUMBER if several devices have that number. If its peer is a queue pair of this
-daemon, the peer is traced too. DEV is a device: all of its queue pairs are traced, also those that are
-created later. Name several to see both ends.
+    R"(Print a line for each event of queue pairs (post, packet, completion, ...) while programs run. QP is a
+queue pair's number, as in `roci show qps`, or DEV/NUMBER if several devices have that number. If its peer
+is a queue pair of this daemon, the peer is traced too. DEV is a device: all of its queue pairs are traced,
+also those that are created later. Name several to see both ends.
 
     0.001234 roci0/18       post SEND wr_id=7 len=64 signaled
     0.001234 roci0/18       -> RC_SEND_ONLY psn=1041 len=64 to_qp=20 ack_req

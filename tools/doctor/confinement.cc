@@ -157,7 +157,7 @@ bool HasFilter(const std::string& path) {
   return false;
 }
 
-// What is lost without some system calls.
+// Losses without some system calls.
 std::string CostOf(const std::vector<std::string>& refused) {
   const auto lacks = [&](const char* name) {
     return std::find(refused.begin(), refused.end(), name) != refused.end();

@@ -1,4 +1,4 @@
-// What confines programs of this user: namespaces, system call filters, and the kernel's own RDMA
+// Restrictions on programs of this user: namespaces, system call filters, and the kernel's own RDMA
 // devices, which libibverbs prefers. As in machine.h, Try functions try and Judge functions are
 // pure.
 #pragma once

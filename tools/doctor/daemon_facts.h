@@ -1,4 +1,4 @@
-// What the daemon, or a rocid that this user would start, says of itself.
+// Facts reported by the daemon, or by a rocid that this user would start.
 #pragma once
 
 #include <sys/types.h>

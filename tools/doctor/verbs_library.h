@@ -9,7 +9,7 @@
 
 namespace roci::tools {
 
-// What a program with this system's libibverbs saw.
+// Observations of a program with this system's libibverbs.
 struct VerbsFacts {
   std::string library;  // path of libibverbs.so.1; empty: not found
   std::string library_error;

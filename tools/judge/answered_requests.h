@@ -1,5 +1,5 @@
-// What responses tell of the requests of their peer: how far these are answered, and how long that
-// took.
+// Progress of the peer's requests as responses show it: how far they are answered, and how long
+// that took.
 #pragma once
 
 #include "tools/judge/reporter.h"

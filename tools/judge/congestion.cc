@@ -9,7 +9,7 @@ namespace {
 
 // A sender that is to slow down is looked at in intervals of this length, ...
 constexpr int64_t kIntervalNs = 1'000'000;
-// ... and has had time enough after so many of them, each with a CNP.
+// ... and has had time enough after this number of them, each with a CNP.
 constexpr uint32_t kMostIntervals = 10;
 
 void EndInterval(const SeenFrame& frame, Flow& flow, Reporter& out) {

@@ -47,7 +47,8 @@ struct FlowName {
 
 class Findings {
  public:
-  // Of one rule, so many findings of a flow, and of all flows, are kept; the others are counted.
+  // Limits of stored findings per rule: of one flow, of all flows. Further findings are only
+  // counted.
   static constexpr uint32_t kMostPerFlow = 10;
   static constexpr uint32_t kMostPerRule = 1000;
 

@@ -7,7 +7,7 @@
 namespace roci::tools::judge {
 namespace {
 
-// A pair is looked for among so many flows of the opposite direction.
+// Limit of flows of the opposite direction among which a pair is looked for.
 constexpr size_t kMostCandidates = 4096;
 
 uint64_t Mix(uint64_t hash, uint64_t word) {

@@ -36,7 +36,7 @@ class Judge {
   Judge& operator=(const Judge&) = delete;
 
   void Add(const CaptureRecord& record);
-  // The capture has ended. `dropped`: so many frames it lacks by its own account.
+  // The capture has ended. `dropped`: frames that the capture reports as lost.
   void Finish(uint64_t dropped = 0);
 
   const Findings& findings() const { return findings_; }

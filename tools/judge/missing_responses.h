@@ -1,4 +1,4 @@
-// Responses that have not come: a finding if nobody asks for them again.
+// Responses that have not come: a finding if the requester does not ask for them again.
 #pragma once
 
 #include "tools/judge/reporter.h"

@@ -46,7 +46,7 @@ enum class Severity : uint8_t {
   X(kMessageLength, "message_length", "9.7.2", kViolation, "a message longer than 2^31 bytes")     \
   X(kAtomicAddress, "atomic_address", "9.4.5", kViolation,                                         \
     "the address of an atomic is not a multiple of 8")                                             \
-  X(kPsnGap, "psn_gap", "9.7.2", kViolation, "acknowledged packets that were never seen")          \
+  X(kPsnGap, "psn_gap", "9.7.2", kViolation, "acknowledged packets are not in the capture")        \
   X(kPsnOrder, "psn_order", "9.7.2", kViolation, "a PSN far from its neighbours")                  \
   X(kStartingPsn, "starting_psn", "12.6", kViolation,                                              \
     "the first PSN is not that of the CM's message")                                               \
@@ -101,7 +101,7 @@ enum class Severity : uint8_t {
   X(kMadHeader, "mad_header", "13.4.2", kViolation, "the MAD's header is wrong")                   \
   X(kCmQkey, "cm_qkey", "10.2.5.1", kViolation, "a MAD with another Q_Key")                        \
   X(kCmSourceQp, "cm_source_qp", "13.4.2", kViolation, "a MAD that is not from queue pair 1")      \
-  X(kCmOrder, "cm_order", "12.9.7", kViolation, "a CM message that answers none")                  \
+  X(kCmOrder, "cm_order", "12.9.7", kViolation, "a CM response without a request")                 \
   X(kCmTransaction, "cm_transaction", "12.6", kViolation, "an answer with another transaction ID") \
   X(kCmIds, "cm_ids", "12.6", kViolation, "an answer with other communication IDs")                \
   X(kCmRetryDiffers, "cm_retry_differs", "12.9.8", kViolation, "a repeated CM message differs")    \

@@ -7,7 +7,7 @@
 
 namespace roci::tools::judge {
 
-// At most so many request packets of a flow are kept, and of those that are answered so many.
+// Limits of the request packets that are kept of a flow: of all, and of the answered ones.
 inline constexpr size_t kMostSent = 4096;
 inline constexpr size_t kMostAnswered = 256;
 // Half of the PSNs, in which they are ordered (IBTA vol 1, 9.7.2).

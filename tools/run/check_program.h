@@ -12,7 +12,7 @@ namespace roci::tools {
 /// FailedPrecondition if the program is linked with a libibverbs for which there is no plugin.
 absl::Status CheckProgram(const Program& program, const Plugins& plugins);
 
-/// What to say about a libibverbs without a plugin that the program, or one that it starts, may
+/// Message about a libibverbs without a plugin that the program, or one that it starts, may
 /// load; empty: nothing.
 std::string WarningFor(const Program& program, const Plugins& plugins);
 

@@ -113,7 +113,7 @@ std::vector<std::string> EnvironmentWith(const std::string& preload) {
   return variables;
 }
 
-// What the dynamic loader prints about the libraries of a program, which does not run.
+// Output of the dynamic loader about the libraries of a program, which does not run.
 std::string ListLibraries(const Program& program, const std::string& preload) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";

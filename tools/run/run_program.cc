@@ -32,9 +32,7 @@ constexpr int kCannotPrepare = 125;
 constexpr int kCannotExecute = 126;
 constexpr int kNoProgram = 127;
 
-void Complain(const std::string& message) {
-  std::fprintf(stderr, "roci run: %s\n", message.c_str());
-}
+void Complain(const std::string& message) { std::fprintf(stderr, "roci: %s\n", message.c_str()); }
 
 // The inode of this process's user namespace; 0 if there is no /proc.
 ino_t UserNamespace() {
@@ -42,7 +40,7 @@ ino_t UserNamespace() {
   return ::stat("/proc/self/ns/user", &st) == 0 ? st.st_ino : 0;
 }
 
-// What Prepare has found.
+// Result of Prepare.
 struct Found {
   std::string runtime_dir;
   std::string sysfs;

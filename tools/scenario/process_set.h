@@ -12,8 +12,8 @@
 
 namespace roci::tools {
 
-// Needs a process with one thread that has no other children. Blocks SIGCHLD and the signals that
-// ask to end (SIGINT, SIGTERM, SIGHUP).
+// Needs a process with one thread that has no other children. Blocks SIGCHLD and the
+// termination signals (SIGINT, SIGTERM, SIGHUP).
 class ProcessSet {
  public:
   ProcessSet();
@@ -25,10 +25,10 @@ class ProcessSet {
   absl::StatusOr<Process*> Start(const std::vector<std::string>& command,
                                  const std::string& directory);
 
-  // Waits until a process prints or ends, a signal asks to end, or `until_ns` has come; reads what
-  // was printed and reaps what has ended.
+  // Waits until a process prints or ends, a termination signal arrives, or `until_ns` has come;
+  // reads the output and reaps ended processes.
   void Wait(uint64_t until_ns);
-  // Whether a signal has asked to end.
+  // Whether a termination signal has arrived.
   bool interrupted() const { return interrupted_; }
 
   // Kills all processes and their descendants, and waits until they have ended.

@@ -1,4 +1,4 @@
-// What a command prints of the daemon's answer.
+// Prints a command's answer from the daemon.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -16,9 +16,9 @@ nlohmann::json OfDevice(nlohmann::json items, const std::string& device);
 // `later` of "lcores", with its cycles reduced by those of `earlier`.
 nlohmann::json LcoresSince(const nlohmann::json& earlier, nlohmann::json later);
 
-// Impairments of a device with their counters, one per line; "none" if there are none.
-// A fault's number, what it is, and its counts.
+// Faults, one per line: number, settings and counts.
 std::string FormatFaults(const nlohmann::json& faults);
+// Impairments of a device with their counters, one per line; "none" if there are none.
 std::string FormatImpairments(const nlohmann::json& impairments, const std::string& indent);
 
 }  // namespace roci::tools

@@ -343,7 +343,7 @@ void TraceText::AppendFields(const TraceRecord& record, TraceFields& fields) {
 
 namespace {
 
-// What the line has before the fields.
+// The part of the line before the fields.
 std::string_view TextOfKind(const TraceRecord& record) {
   if (record.kind == TraceKind::kPacket) return record.packet.is_sent ? "->" : "<-";
   return control::kTraceKindNames[static_cast<size_t>(record.kind)];
