@@ -20,8 +20,8 @@ namespace roci::control {
 // Control thread only.
 class Stream {
  public:
-  // While so many bytes wait for a slow reader, records stay on the lcores' rings, and are lost
-  // when the rings are full.
+  // Limit of bytes that wait for a slow reader. Then records stay on the lcores' rings, and are
+  // lost when the rings are full.
   static constexpr size_t kMaxWaitingBytes = 1 << 20;
 
   Stream() = default;
