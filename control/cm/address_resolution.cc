@@ -30,7 +30,8 @@ void RefuseAddress(CmId& id, int error) {
 
 absl::Status AddressResolution::Resolve(CmId& id, const SocketAddress* source,
                                         const SocketAddress& destination, uint32_t timeout_ms) {
-  if (id.state != IdState::kIdle && id.state != IdState::kBound) return Invalid("the identifier has a destination or listens");
+  if (id.state != IdState::kIdle && id.state != IdState::kBound)
+    return Invalid("the identifier has a destination or listens");
   if (id.channel->is_full())
     return absl::ResourceExhaustedError("too many events wait in the channel");
   if (id.state == IdState::kIdle) {

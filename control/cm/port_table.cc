@@ -37,7 +37,8 @@ absl::Status PortTable::Check(const CmId& id, const std::vector<CmId*>& holders,
     if (id.source.IsAny() || other->source.IsAny()) {
       return StatusFromErrno(EADDRNOTAVAIL, "the port is in use for all addresses");
     }
-    if (id.source.gid == other->source.gid) return StatusFromErrno(EADDRINUSE, "another identifier has the address and port");
+    if (id.source.gid == other->source.gid)
+      return StatusFromErrno(EADDRINUSE, "another identifier has the address and port");
   }
   return absl::OkStatus();
 }
