@@ -42,7 +42,12 @@ uint32_t ParkedAhs::Park(const AhKey& key, Parked parked, uint32_t paths) {
   const SpinGuard guard(lock_);
   Entry* place = nullptr;
   for (Entry& entry : set.entries) {
-    if (entry.parked.handle == ROCI_ABI_NO_HANDLE) place = &entry;
+    const bool is_empty = entry.parked.handle == ROCI_ABI_NO_HANDLE;
+    if (is_empty && place == nullptr) place = &entry;
+    if (!is_empty && entry.parked.paths != paths) {
+      place = &entry;
+      break;
+    }
   }
   if (place == nullptr) place = &set.entries[set.next++ % kWays];
   const uint32_t replaced = place->parked.handle;

@@ -35,9 +35,9 @@ class ParkedAhs {
   /// True: `*handle` belongs to the caller.
   bool Take(const AhKey& key, uint32_t paths, uint32_t* handle);
   /// Takes ownership of `parked`. Returns a handle that the caller must destroy: one that was
-  /// replaced, parked.handle if its path may have changed since it was requested, or
-  /// ROCI_ABI_NO_HANDLE. `paths`: the current value; 0, which the daemon may not report: nothing is
-  /// parked.
+  /// replaced (first those that cannot be taken back), parked.handle if its path may have changed
+  /// since it was requested, or ROCI_ABI_NO_HANDLE. `paths`: the current value; 0, which the daemon
+  /// may not report: nothing is parked.
   uint32_t Park(const AhKey& key, Parked parked, uint32_t paths);
   /// Removes a handle of protection domain `pd` (a handle; ROCI_ABI_NO_HANDLE: of any), which the
   /// caller must destroy. ROCI_ABI_NO_HANDLE: there is none.

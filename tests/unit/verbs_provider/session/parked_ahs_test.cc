@@ -49,6 +49,13 @@ TEST_F(ParkedAhsTest, PathsThatMayHaveChangedAreNotReused) {
   EXPECT_EQ(ahs_->Remove(kPd), 4u);
 }
 
+// Otherwise each change of paths would leave one more handle in the daemon.
+TEST_F(ParkedAhsTest, ThoseWhosePathsMayHaveChangedAreReplacedFirst) {
+  EXPECT_EQ(ahs_->Park(Key(1), {3, kPaths}, kPaths), ROCI_ABI_NO_HANDLE);
+  EXPECT_EQ(ahs_->Park(Key(1), {4, kPaths + 1}, kPaths + 1), 3u);
+  EXPECT_EQ(Take(Key(1), kPaths + 1), 4u);
+}
+
 TEST_F(ParkedAhsTest, NothingIsParkedIfTheDaemonReportsNoChanges) {
   EXPECT_EQ(ahs_->Park(Key(1), {3, 0}, 0), 3u);
 }
