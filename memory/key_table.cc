@@ -142,12 +142,12 @@ KeyTable::Entry* KeyTable::Allocate() {
   }
   ++used_;
   ++entry->variant;
-  entry->key = ((slot + base_) << 8) | entry->variant;
+  entry->key = ((slot + base_) << kKeyVariantBits) | entry->variant;
   return entry;
 }
 
 void KeyTable::Free(Entry* entry) {
-  const uint32_t slot = (entry->key >> 8) - base_;
+  const uint32_t slot = IndexOfKey(entry->key) - base_;
   delete entry->region;
   const uint8_t variant = entry->variant;
   *entry = Entry{};
@@ -223,8 +223,8 @@ MemoryStatus KeyTable::Deregister(uint32_t key, ReleasedMappings* released) {
 MemoryStatus KeyTable::Drop(uint32_t key, ReleasedMappings* released, uint32_t* budget) {
   Entry* entry = Find(key);
   if (entry == nullptr) return MemoryStatus::kBadKey;
-  if (IsWindow(*entry)) return DeallocateWindow(key >> 8);
-  if (entry->kind == Kind::kList) return FreeList(key >> 8);
+  if (IsWindow(*entry)) return DeallocateWindow(IndexOfKey(key));
+  if (entry->kind == Kind::kList) return FreeList(IndexOfKey(key));
   if (entry->region != nullptr) {
     entry->access = entry->access & ~Access::kWindowBind;
     for (; entry->region->windows != nullptr; Unbind(entry->region->windows)) {

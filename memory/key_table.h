@@ -12,6 +12,7 @@
 
 #include "memory/mapped_file.h"
 #include "memory/segment.h"
+#include "memory/split_mix.h"
 #include "memory/types.h"
 
 namespace roci::memory {
@@ -284,11 +285,12 @@ class KeyTable {
     ListRun place;
   };
 
+  static constexpr uint32_t kBucketBits = 8;
   static constexpr uint32_t kChunkBits = 10;
   static constexpr uint32_t kChunkSize = 1U << kChunkBits;
 
   const Entry* Find(uint32_t key) const {
-    const uint32_t slot = (key >> 8) - base_;  // wraps to a huge number below base_
+    const uint32_t slot = IndexOfKey(key) - base_;  // wraps to a huge number below base_
     if (slot >= next_slot_) [[unlikely]] {
       return nullptr;
     }
@@ -317,7 +319,7 @@ class KeyTable {
   static MemoryStatus CheckBinding(const Entry& window, const Entry& region,
                                    const WindowBinding& binding);
   Entry* FindWindow(uint32_t window);
-  static uint32_t BucketOf(uint32_t qpn) { return qpn * 0x9E3779B1u >> 24; }
+  static uint32_t BucketOf(uint32_t qpn) { return qpn * kGoldenRatio32 >> (32 - kBucketBits); }
   void Unbind(Entry* window);
   Entry* Allocate();
   void Free(Entry* entry);
@@ -350,7 +352,7 @@ class KeyTable {
   bool is_direct_stopped_ = false;
   uint32_t next_stopped_ = kFirstSlot;  // the first slot that StopDirectAccess has not visited
   // Bound windows of type 2, by a hash of the queue pair number: lists linked through Region.
-  std::array<Entry*, 256> windows_of_qps_{};
+  std::array<Entry*, 1 << kBucketBits> windows_of_qps_{};
 };
 
 }  // namespace roci::memory

@@ -52,7 +52,7 @@ MemoryStatus KeyTable::AllocateIntegrity(uint32_t pd, uint32_t max_runs, uint32_
   auto integrity = std::make_unique<IntegrityRegion>();
   const MemoryStatus status = AllocateList(pd, max_runs, key);
   if (status != MemoryStatus::kOk) return status;
-  Region* region = FindList(*key >> 8)->region;
+  Region* region = FindList(IndexOfKey(*key))->region;
   region->protection = std::move(protection);
   region->max_protection = max_protection;
   region->integrity = std::move(integrity);
@@ -96,7 +96,7 @@ void KeyTable::PlaceRuns(std::span<const ListRun> runs, std::vector<PlacedRun>* 
 }
 
 MemoryStatus KeyTable::RegisterList(const ListRegistration& list, const AccessContext& context) {
-  Entry* entry = FindList(list.new_key >> 8);
+  Entry* entry = FindList(IndexOfKey(list.new_key));
   if (entry == nullptr) return MemoryStatus::kBadKey;
   if (entry->pd != context.pd) return MemoryStatus::kWrongPd;
   Region& region = *entry->region;

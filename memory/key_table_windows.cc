@@ -90,7 +90,7 @@ MemoryStatus KeyTable::BindWindow(const WindowBinding& binding, const AccessCont
   }
   Unbind(window);
   window->variant = static_cast<uint8_t>(binding.new_key);
-  window->key = binding.window << 8 | window->variant;
+  window->key = binding.window << kKeyVariantBits | window->variant;
   if (region == nullptr) return MemoryStatus::kOk;
   window->access = binding.access & kWindowRights;
   window->iova = zero_based ? 0 : binding.address;

@@ -6,6 +6,11 @@
 
 namespace roci::memory {
 
+/// 2^64 and 2^32 divided by the golden ratio: odd multipliers that spread keys over the upper bits
+/// of the product (Knuth, The Art of Computer Programming, 6.4).
+inline constexpr uint64_t kGoldenRatio64 = 0x9E3779B97F4A7C15;
+inline constexpr uint32_t kGoldenRatio32 = 0x9E3779B1;
+
 class SplitMix {
  public:
   explicit constexpr SplitMix(uint64_t seed) : state_(seed) {}
@@ -18,7 +23,7 @@ class SplitMix {
   static constexpr uint64_t At(uint64_t seed, uint64_t n) { return Mix(seed + n * kStep); }
 
  private:
-  static constexpr uint64_t kStep = 0x9E3779B97F4A7C15;
+  static constexpr uint64_t kStep = kGoldenRatio64;
 
   static constexpr uint64_t Mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;

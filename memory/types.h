@@ -6,6 +6,10 @@
 
 namespace roci::memory {
 
+/// A key: an index in the upper bits, and a variant that changes at each reuse of the index.
+inline constexpr uint32_t kKeyVariantBits = 8;
+constexpr uint32_t IndexOfKey(uint32_t key) { return key >> kKeyVariantBits; }
+
 /// Access rights of a memory region, and the rights that an operation needs. The bits are those of
 /// the verbs API (IBV_ACCESS_*): a number that the session decoder has checked against kAccessMask
 /// can be cast.

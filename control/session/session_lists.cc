@@ -36,7 +36,7 @@ absl::Status Session::MakeList(uint32_t pd_handle, const dataplane::ListRoom& ro
   if (!created.ok()) return created.status();
   ++pd->ref_count;
   auto& response = reply.As<roci_abi_alloc_list_mr_response>();
-  response.handle = created->key >> 8;
+  response.handle = memory::IndexOfKey(created->key);
   response.key = created->key;
   response.memory_size = bytes;
   reply.Hand(UniqueFd(created->memory.Release()));

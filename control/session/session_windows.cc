@@ -17,7 +17,7 @@ absl::Status Session::AllocMw(const Request& request, const FdsPointer&, Reply& 
   if (status != memory::MemoryStatus::kOk) return StatusOfMemory(status);
   ++pd->ref_count;
   auto& response = reply.As<roci_abi_alloc_mw_response>();
-  response.handle = key >> 8;
+  response.handle = memory::IndexOfKey(key);
   response.rkey = key;
   mws_.AddAs(response.handle, std::move(record));
   return absl::OkStatus();

@@ -12,6 +12,7 @@
 
 #include "dataplane/link/fault.h"
 #include "dataplane/link/fault_frame.h"
+#include "memory/split_mix.h"
 
 namespace roci::dataplane {
 
@@ -45,7 +46,7 @@ class PositionIndex {
     uint32_t first = 0;
     uint32_t count = 0;
   };
-  static uint32_t Hash(uint32_t key) { return (key * 0x9E3779B1u) >> 8; }
+  static uint32_t Hash(uint32_t key) { return (key * memory::kGoldenRatio32) >> 8; }
 
   static constexpr uint32_t kFilterBits = 16384;
   std::array<uint64_t, kFilterBits / 64> filter_{};  // by hash

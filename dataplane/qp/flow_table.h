@@ -9,6 +9,7 @@
 
 #include "dataplane/base/on_shard.h"
 #include "dataplane/types/flow_rule.h"
+#include "memory/split_mix.h"
 #include "roce/flow_key.h"
 
 namespace roci::dataplane {
@@ -53,9 +54,8 @@ class FlowTable {
  private:
   struct Hash {
     size_t operator()(const roce::FlowKey& key) const {
-      constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;  // 2^64 divided by the golden ratio
       uint64_t hash = 0;
-      for (const uint64_t word : key.words()) hash = (hash ^ word) * kMultiplier;
+      for (const uint64_t word : key.words()) hash = (hash ^ word) * memory::kGoldenRatio64;
       return hash ^ hash >> 32;
     }
   };

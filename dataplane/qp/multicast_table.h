@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dataplane/base/on_shard.h"
+#include "memory/split_mix.h"
 #include "roce/types.h"
 
 namespace roci::dataplane {
@@ -30,10 +31,9 @@ class MulticastTable {
  private:
   struct Hash {
     size_t operator()(const roce::Gid& gid) const {
-      constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;  // 2^64 divided by the golden ratio
       uint64_t words[2];
       std::memcpy(words, gid.bytes.data(), sizeof(words));
-      return (words[0] ^ words[1]) * kMultiplier;
+      return (words[0] ^ words[1]) * memory::kGoldenRatio64;
     }
   };
   std::unordered_map<roce::Gid, std::vector<QueuePair*>, Hash> groups_;

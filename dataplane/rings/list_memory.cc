@@ -82,7 +82,7 @@ memory::MemoryStatus ListMemory::Register(memory::KeyTable& keys, const roce::Se
                                           const memory::AccessContext& context) {
   const roce::ListWork& work = wqe.list;
   const auto found = lists_.find(work.list);
-  if (found == lists_.end() || NumberOf(work.new_key) != work.list)
+  if (found == lists_.end() || memory::IndexOfKey(work.new_key) != work.list)
     return memory::MemoryStatus::kBadKey;
   const ListRoom& room = found->second.room;
   if (work.runs > room.max_runs) return memory::MemoryStatus::kInvalidArgument;

@@ -18,12 +18,9 @@
 
 namespace roci::dataplane {
 
-// The list regions of one verbs context, by the number in their keys.
+// The list regions of one verbs context, by the index in their keys.
 class ListMemory {
  public:
-  // The number of the region in the upper 24 bits of its keys.
-  static uint32_t NumberOf(uint32_t key) { return key >> kKeyVariantBits; }
-
   // ---- Control thread
   static absl::StatusOr<std::unique_ptr<SharedMemory>> Create(const ListRoom& room);
   // When the lcore uses none any more: frees at most `most` lists. False: none is left.
@@ -44,8 +41,6 @@ class ListMemory {
                                 const memory::AccessContext& context);
 
  private:
-  static constexpr uint32_t kKeyVariantBits = 8;  // the part that each registration changes
-
   struct List {
     std::unique_ptr<SharedMemory> memory;
     ListRoom room;

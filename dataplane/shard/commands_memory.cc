@@ -78,7 +78,7 @@ absl::StatusOr<CreatedList> ShardClient::Do(const CreateList& command) {
                                                     room.max_protection_runs, &created.key)
                            : keys.AllocateList(command.pd, room.max_runs, &created.key);
     if (allocated != memory::MemoryStatus::kOk) return allocated;
-    const uint32_t list = ListMemory::NumberOf(created.key);
+    const uint32_t list = memory::IndexOfKey(created.key);
     absl::Cleanup free_list = [&] { keys.FreeList(list); };
     context_->lists(shard).Add(shard, list, *std::move(memory), room);
     std::move(free_list).Cancel();

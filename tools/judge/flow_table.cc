@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "memory/split_mix.h"
 #include "tools/judge/sent_requests.h"
 
 namespace roci::tools::judge {
@@ -11,7 +12,7 @@ namespace {
 constexpr size_t kMostCandidates = 4096;
 
 uint64_t Mix(uint64_t hash, uint64_t word) {
-  return std::rotl((hash ^ word) * 0x9E3779B97F4A7C15, 29);
+  return std::rotl((hash ^ word) * memory::kGoldenRatio64, 29);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string_view>
 
+#include "memory/split_mix.h"
 #include "roce/headers.h"
 
 namespace roci::tools::judge {
@@ -17,8 +18,8 @@ uint64_t NumberOf(const roce::Mac& address) {
 // Equal for equal frames of an interface.
 uint64_t HashOf(const CaptureRecord& record, uint32_t interface) {
   const auto* begin = reinterpret_cast<const char*>(record.bytes.data());
-  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
-  return std::hash<std::string_view>()({begin, record.bytes.size()}) ^ interface * kOdd;
+  return std::hash<std::string_view>()({begin, record.bytes.size()}) ^
+         interface * memory::kGoldenRatio64;
 }
 
 }  // namespace
