@@ -56,7 +56,10 @@ class Qpn {
  private:
   uint32_t value_ = 0;
 };
+// General services (MADs) use queue pair 1 and one Q_Key (IBTA vol 1, 10.2.5.1 and 13.4.2).
 inline constexpr Qpn kGsiQpn{1};
+inline constexpr uint32_t kGsiQkey = 0x80010000;
+inline constexpr uint32_t kMadBytes = 256;
 inline constexpr Qpn kMulticastQpn{0xFFFFFF};
 
 // The P_Key of the default partition, as a full member (IBTA vol 1, 10.9.1.2).
@@ -169,17 +172,26 @@ enum class PathMtu : uint8_t { k256 = 1, k512 = 2, k1024 = 3, k2048 = 4, k4096 =
 
 inline constexpr uint32_t kMaxPathMtuBytes = 4096;
 
-constexpr uint32_t PathMtuBytes(PathMtu mtu) { return 128u << static_cast<uint8_t>(mtu); }
+// Code n stands for 2^(n + 7) bytes.
+inline constexpr uint32_t kPathMtuShift = 7;
+
+constexpr uint32_t PathMtuBytes(PathMtu mtu) {
+  return 1u << (static_cast<uint8_t>(mtu) + kPathMtuShift);
+}
 
 constexpr std::optional<PathMtu> PathMtuFromCode(uint32_t code) {
-  if (code < 1 || code > 5) return std::nullopt;
+  if (code < static_cast<uint32_t>(PathMtu::k256) || code > static_cast<uint32_t>(PathMtu::k4096)) {
+    return std::nullopt;
+  }
   return static_cast<PathMtu>(code);
 }
 
 // Exact sizes only: 256, 512, 1024, 2048, 4096.
 constexpr std::optional<PathMtu> PathMtuFromBytes(uint32_t bytes) {
-  if (!std::has_single_bit(bytes) || bytes < 256 || bytes > kMaxPathMtuBytes) return std::nullopt;
-  return static_cast<PathMtu>(std::countr_zero(bytes) - 7);
+  if (!std::has_single_bit(bytes) || bytes < PathMtuBytes(PathMtu::k256) ||
+      bytes > kMaxPathMtuBytes)
+    return std::nullopt;
+  return static_cast<PathMtu>(std::countr_zero(bytes) - int{kPathMtuShift});
 }
 
 // The largest path MTU whose packets fit an Ethernet MTU (the L3 size) with the longest headers and

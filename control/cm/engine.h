@@ -164,7 +164,7 @@ class Engine {
   uint64_t displaced() const { return displaced_; }
   const Reasons& reasons() const { return reasons_; }
   void CountReason(MadReason reason) { ++reasons_[static_cast<size_t>(reason)]; }
-  uint32_t NewPsn() { return static_cast<uint32_t>(random_.Next()) & 0xFFFFFF; }
+  uint32_t NewPsn() { return static_cast<uint32_t>(random_.Next()) & roce::kMask24; }
 
  private:
   using PeerKey = std::pair<uint64_t, uint32_t>;          // GUID and communication ID or QPN

@@ -13,11 +13,9 @@
 
 namespace roci::control::cm {
 
-inline constexpr size_t kMadBytes = 256;
+using roce::kGsiQkey;
+using roce::kMadBytes;
 using MadBytes = std::array<std::byte, kMadBytes>;
-
-// Q_Key of QP 1 (IBTA vol 1, 10.2.5.1).
-inline constexpr uint32_t kGsiQkey = 0x80010000;
 
 // Result of handling a datagram to QP 1. Indexes counters.
 #define ROCI_MAD_REASONS(X)                   \

@@ -6,17 +6,13 @@
 #include <utility>
 
 #include "dataplane/link/frame_filter.h"
+#include "roce/dcqcn.h"
 #include "roce/frame.h"
 
 namespace roci::dataplane {
 namespace {
 
-constexpr size_t kMadBytes = 256;
 constexpr size_t kMadOffset = roce::Bth::kBytes + roce::Deth::kBytes;
-constexpr uint32_t kGsiQkey = 0x80010000;  // of QP 1 (IBTA vol 1, 10.2.5.1)
-// As most adapters mark CNPs.
-constexpr uint8_t kCnpDscp = 48;
-constexpr uint8_t kCnpPriority = 6;
 
 LinkDirection Opposite(LinkDirection direction) {
   return direction == LinkDirection::kIn ? LinkDirection::kOut : LinkDirection::kIn;
@@ -86,7 +82,8 @@ std::optional<InjectedFrame> MakeAnswer(const Injection& injection, const FaultF
   if (is_cnp) {
     packet.opcode = roce::Opcode::kCnp;
     packet.becn = true;
-    frame = frame.ForNotifications(kCnpDscp, kCnpPriority);
+    const roce::CongestionParameters marks;
+    frame = frame.ForNotifications(marks.cnp_dscp, marks.cnp_priority);
   } else {
     const bool is_xrc = info.transport == roce::Transport::kXrc;
     packet.opcode = is_xrc ? roce::Opcode::kXrcAcknowledge : roce::Opcode::kRcAcknowledge;
@@ -108,12 +105,13 @@ std::optional<InjectedFrame> MakeMad(const Injection& injection, const FaultFram
                                      std::span<std::byte> out) {
   const std::span<const std::byte> transport = hit.transport();
   const std::optional<roce::Path> path = PathOf(hit, /*back=*/true);
-  if (transport.size() < kMadOffset + kMadBytes || injection.bytes.size() != kMadBytes ||
-      hit.bth().opcode != roce::Opcode::kUdSendOnly || !path.has_value()) {
+  if (transport.size() < kMadOffset + roce::kMadBytes ||
+      injection.bytes.size() != roce::kMadBytes || hit.bth().opcode != roce::Opcode::kUdSendOnly ||
+      !path.has_value()) {
     return std::nullopt;
   }
   const std::byte* const received = transport.data() + kMadOffset;
-  std::array<std::byte, kMadBytes> mad;
+  std::array<std::byte, roce::kMadBytes> mad;
   std::copy(injection.bytes.begin(), injection.bytes.end(), mad.begin());
   for (const Injection::Copy& copy : injection.copies) {
     std::memcpy(mad.data() + copy.to, received + copy.from, copy.bytes);
@@ -122,8 +120,8 @@ std::optional<InjectedFrame> MakeMad(const Injection& injection, const FaultFram
   packet.opcode = roce::Opcode::kUdSendOnly;
   packet.dest_qpn = roce::kGsiQpn;
   packet.psn = hit.bth().psn;
-  packet.payload_length = kMadBytes;
-  packet.ext.deth = {.qkey = kGsiQkey, .src_qpn = roce::kGsiQpn};
+  packet.payload_length = roce::kMadBytes;
+  packet.ext.deth = {.qkey = roce::kGsiQkey, .src_qpn = roce::kGsiQpn};
   const uint32_t bytes =
       roce::EncodeFrame(roce::FrameTemplate(*path), packet, mad.data(), 0, out.data());
   return InjectedFrame{bytes, Opposite(hit.direction)};
