@@ -52,7 +52,9 @@ bool SharesFrames(const std::string& devargs) {
 // RLIMIT_NOFILE minus a generous reserve for the daemon itself: EAL, ports, management, descriptors
 // received with messages.
 uint64_t DescriptorsForSessions(const Config& config) {
-  const uint64_t own = 128 + 8 * (config.daemon.lcores + config.devices.size());
+  constexpr uint64_t kOfTheDaemon = 128, kOfEachLcoreOrDevice = 8;
+  const uint64_t own =
+      kOfTheDaemon + kOfEachLcoreOrDevice * (config.daemon.lcores + config.devices.size());
   const uint64_t limit = FileLimit();
   return limit > own ? limit - own : 0;
 }

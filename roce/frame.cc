@@ -163,7 +163,7 @@ FrameTemplate FrameTemplate::ForNotifications(uint8_t dscp, uint8_t priority) co
                                                                  << VlanTag::kPriorityShift;
     StoreBe<uint16_t>(tag, static_cast<uint16_t>(control));
   }
-  const auto traffic_class = static_cast<uint8_t>(dscp << 2);
+  const auto traffic_class = static_cast<uint8_t>(dscp << kDscpShift);
   std::byte* ip = out.bytes_.data() + network_offset_;
   if (is_ipv6_) {
     const uint32_t word = LoadBe<uint32_t>(ip) & ~(0xFFu << 20);

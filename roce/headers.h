@@ -199,6 +199,7 @@ struct Ipv6Header {
 
 struct UdpHeader {
   static constexpr uint32_t kBytes = 8;
+  static constexpr uint32_t kDstPortAt = 2;
   uint16_t src_port = 0;
   uint16_t dst_port = 0;
   uint16_t length = 0;  // with this header

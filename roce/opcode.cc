@@ -100,7 +100,8 @@ constexpr std::array<OpcodeInfo, 256> BuildTable() {
     table[code].opcode = static_cast<Opcode>(code);
   }
   const auto add = [&table](Transport transport, const Row& row, uint16_t ext, const char* name) {
-    const auto code = static_cast<uint8_t>((static_cast<unsigned>(transport) << 5) | row.code);
+    const auto code =
+        static_cast<uint8_t>((static_cast<unsigned>(transport) << kTransportShift) | row.code);
     table[code] = Derive(code, transport, row, static_cast<uint16_t>(row.ext_mask | ext), name);
   };
   for (const Row& row : kRows) {

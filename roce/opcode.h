@@ -168,11 +168,15 @@ inline const OpcodeInfo& InfoOf(Opcode opcode) {
   return kOpcodeTable[static_cast<uint8_t>(opcode)];
 }
 
+// IBTA vol 1, 9.2.1: the upper three bits of an opcode are the transport.
+inline constexpr unsigned kTransportShift = 5;
+inline constexpr uint8_t kOperationMask = (1 << kTransportShift) - 1;
+
 // The same operation on another transport: WithTransport(kRcSendFirst, kXrc) == kXrcSendFirst. The
 // result may be a reserved code (UC has no READ): check InfoOf(...).known.
 constexpr Opcode WithTransport(Opcode opcode, Transport transport) {
-  return static_cast<Opcode>((static_cast<uint8_t>(transport) << 5) |
-                             (static_cast<uint8_t>(opcode) & 0x1F));
+  return static_cast<Opcode>((static_cast<uint8_t>(transport) << kTransportShift) |
+                             (static_cast<uint8_t>(opcode) & kOperationMask));
 }
 
 }  // namespace roci::roce

@@ -13,6 +13,12 @@
 
 namespace roci::roce {
 
+// A traffic class: DSCP above, explicit congestion notification (RFC 3168) in the lower bits.
+inline constexpr uint8_t kEcnMask = 3;
+inline constexpr unsigned kDscpShift = 2;
+inline constexpr uint8_t kEcnCapable = 2;  // ECT(0)
+inline constexpr uint8_t kEcnCongestionExperienced = 3;
+
 // Values of all extension headers. Only the headers of the opcode's table entry are valid; the
 // parser does not change the others.
 struct ExtHeaders {
@@ -58,16 +64,11 @@ struct Packet {
   std::span<const std::byte> payload;         // without pad
   ExtHeaders ext;
 
-  uint8_t ecn() const { return traffic_class & 3; }
-  uint8_t dscp() const { return traffic_class >> 2; }
+  uint8_t ecn() const { return traffic_class & kEcnMask; }
+  uint8_t dscp() const { return traffic_class >> kDscpShift; }
   // 0: none. A tag with VLAN id 0 carries a priority only (IEEE 802.1Q, table 9-2).
   uint16_t vlan() const { return vlan_tci & VlanTag::kIdMask; }
 };
-
-// Explicit congestion notification codes (RFC 3168).
-inline constexpr uint8_t kEcnMask = 3;
-inline constexpr uint8_t kEcnCapable = 2;  // ECT(0)
-inline constexpr uint8_t kEcnCongestionExperienced = 3;
 
 inline constexpr uint32_t kGrhBytes = 40;
 

@@ -42,7 +42,8 @@ struct Rest {
   if (rest.bytes < header + UdpHeader::kBytes) return DropReason::kFrameTruncated;
   // Ping and IGMP may have options and go to the control plane; RoCEv2 has none.
   if (LoadBe<uint8_t>(rest.p + 9) != kIpProtocolUdp) return DropReason::kNotRoce;
-  if (LoadBe<uint16_t>(rest.p + header + 2) != kRoceUdpPort) return DropReason::kNotRoce;
+  if (LoadBe<uint16_t>(rest.p + header + UdpHeader::kDstPortAt) != kRoceUdpPort)
+    return DropReason::kNotRoce;
   return DropReason::kIpv4Options;
 }
 
@@ -62,7 +63,8 @@ struct Rest {
   if (rest.bytes < Ipv4Header::kBytes + UdpHeader::kBytes) [[unlikely]] {
     return DropReason::kFrameTruncated;
   }
-  if (LoadBe<uint16_t>(rest.p + Ipv4Header::kBytes + 2) != kRoceUdpPort) [[unlikely]] {
+  if (LoadBe<uint16_t>(rest.p + Ipv4Header::kBytes + UdpHeader::kDstPortAt) != kRoceUdpPort)
+      [[unlikely]] {
     return DropReason::kNotRoce;
   }
   if (Ipv4HeaderSum(rest.p) != 0xFFFF) [[unlikely]]
@@ -107,8 +109,9 @@ struct Rest {
   }
   if (is_fragment) return DropReason::kIpv6Fragment;
   if (rest.bytes < UdpHeader::kBytes) return DropReason::kFrameTruncated;
-  return LoadBe<uint16_t>(rest.p + 2) == kRoceUdpPort ? DropReason::kIpv6Extension
-                                                      : DropReason::kNotRoce;
+  return LoadBe<uint16_t>(rest.p + UdpHeader::kDstPortAt) == kRoceUdpPort
+             ? DropReason::kIpv6Extension
+             : DropReason::kNotRoce;
 }
 
 // As ParseIpv4.
@@ -123,7 +126,8 @@ struct Rest {
   if (rest.bytes < Ipv6Header::kBytes + UdpHeader::kBytes) [[unlikely]] {
     return DropReason::kFrameTruncated;
   }
-  if (LoadBe<uint16_t>(rest.p + Ipv6Header::kBytes + 2) != kRoceUdpPort) [[unlikely]] {
+  if (LoadBe<uint16_t>(rest.p + Ipv6Header::kBytes + UdpHeader::kDstPortAt) != kRoceUdpPort)
+      [[unlikely]] {
     return DropReason::kNotRoce;
   }
   if (ip.payload_length < UdpHeader::kBytes ||

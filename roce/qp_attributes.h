@@ -76,6 +76,7 @@ inline constexpr uint32_t kQpAccessFlushPersistent = 1u << 9;
 
 // Automatic path migration: only IBV_MIG_MIGRATED is supported, one path per QP.
 inline constexpr uint8_t kPathMigrated = 0;
+inline constexpr uint8_t kPathArmed = 2;  // the last
 
 // The attributes of ibv_qp_attr that the transport uses, in host byte order. The control plane
 // keeps the address vector, the dataplane's frame template the resolved path.

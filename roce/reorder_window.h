@@ -99,6 +99,7 @@ class AskedPeer {
   // A missing packet arrived `took_ns` after the first of `asks` requests for it.
   void NoteAnswer(uint64_t took_ns, uint32_t asks) {
     has_answered_ |= asks <= kMostAsks;
+    // A moving average: each answer counts an eighth, the first all.
     usual_ns_ = usual_ns_ == kFirstRepeatNs ? took_ns : (7 * usual_ns_ + took_ns) / 8;
   }
   // The peer did not answer kMostAsks requests for a packet.

@@ -158,10 +158,10 @@ template <class Host>
 RequestFault Responder<Host>::ExecuteAtomic(Host& host, const Packet& packet) {
   const AtomicEth& eth = packet.ext.atomic;
   if (!HasFreeResource()) return RequestFault::kTooManyReads;
-  if ((eth.va & 7) != 0) return RequestFault::kMisalignedAtomic;
+  if (eth.va % sizeof(uint64_t) != 0) return RequestFault::kMisalignedAtomic;
   memory::SegmentList segments;
-  memory::MemoryStatus status =
-      host.ResolveRemote(eth.rkey, eth.va, 8, memory::Access::kRemoteAtomic, segments);
+  memory::MemoryStatus status = host.ResolveRemote(eth.rkey, eth.va, sizeof(uint64_t),
+                                                   memory::Access::kRemoteAtomic, segments);
   uint64_t original = 0;
   if (status == memory::MemoryStatus::kOk) {
     if (segments.size() != 1) return RequestFault::kRemoteMemory;
@@ -184,7 +184,7 @@ RequestFault Responder<Host>::ExecuteAtomicWrite(Host& host, const Packet& packe
   const Reth& reth = packet.ext.reth;
   if (!HasFreeResource()) return RequestFault::kTooManyReads;
   if (reth.length != sizeof(uint64_t)) return RequestFault::kMessageLength;
-  if ((reth.va & 7) != 0) return RequestFault::kMisalignedAtomic;
+  if (reth.va % sizeof(uint64_t) != 0) return RequestFault::kMisalignedAtomic;
   memory::SegmentList segments;
   memory::MemoryStatus status = host.ResolveRemote(reth.rkey, reth.va, sizeof(uint64_t),
                                                    memory::Access::kRemoteWrite, segments);

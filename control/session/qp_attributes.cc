@@ -44,7 +44,7 @@ absl::Status AttributesFromAbi(const roci_abi_qp_attr& attr, uint32_t mask,
     out.path_mtu = *mtu;
   }
   if (mask & roce::kAttrPathMigState) {
-    if (attr.path_mig_state > 2) return Invalid("invalid path migration state");
+    if (attr.path_mig_state > roce::kPathArmed) return Invalid("invalid path migration state");
     out.path_mig_state = static_cast<uint8_t>(attr.path_mig_state);
   }
   // PSNs are 32-bit fields of which 24 bits count.

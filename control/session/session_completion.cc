@@ -123,7 +123,7 @@ absl::Status Session::ModifyCq(const Request& request, const FdsPointer&, Reply&
   const CqRecord* record = cqs_.Find(modify.handle);
   if (record == nullptr) return absl::NotFoundError("no such completion queue");
   shard_->Do(dataplane::ModerateCompletionQueue{
-      *record->cq, {modify.count, uint64_t{modify.period_us} * 1000 /* ns */}});
+      *record->cq, {modify.count, uint64_t{modify.period_us} * roce::kNsPerUs}});
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "dataplane/rings/receive_entry.h"
+#include "roce/qp_attributes.h"
 #include "roce/requester_checks.h"
 #include "verbs_provider/abi/send_opcodes.h"
 
@@ -17,6 +18,12 @@ using abi::SendOpcode;
 using roce::CompletionStatus;
 using roce::FetchResult;
 using roce::WorkOpcode;
+
+static_assert(abi::kQpRc == uint32_t{static_cast<uint8_t>(roce::QpType::kRc)} &&
+              abi::kQpUc == uint32_t{static_cast<uint8_t>(roce::QpType::kUc)} &&
+              abi::kQpUd == uint32_t{static_cast<uint8_t>(roce::QpType::kUd)} &&
+              abi::kQpRawPacket == uint32_t{static_cast<uint8_t>(roce::QpType::kRawPacket)} &&
+              abi::kQpXrcSend == uint32_t{static_cast<uint8_t>(roce::QpType::kXrcSend)});
 
 // What gate 2 needs to know of an operation; see abi::SendOpcode.
 struct OperationRule {

@@ -27,7 +27,7 @@ struct BottleneckSettings {
   uint64_t ecn_all_bytes = 0;
   static constexpr Chance kMostMarked = kAlways / 20;
 
-  // The longest queue that is allowed for a rate.
+  // The longest queue that is allowed for a rate. In bytes, rounded up.
   static uint64_t MostQueueBytes(uint64_t rate_bps) {
     return (rate_bps * (kMostQueueNs / roce::kNsPerSecond) + 7) / 8;
   }

@@ -124,8 +124,8 @@ int MapMrSg(rocidv_mr* mr, const ibv_sge* runs, uint32_t count, uint64_t iova) {
 
 int MapMrPages(rocidv_mr* mr, uint32_t lkey, const uint64_t* pages, uint32_t count,
                uint64_t page_size, uint64_t offset, uint64_t length, uint64_t iova) {
-  constexpr uint64_t kLargestPage = uint64_t{1} << 31;
-  if (page_size < 4096 || page_size > kLargestPage || (page_size & (page_size - 1)) != 0 ||
+  constexpr uint64_t kSmallestPage = 4096, kLargestPage = uint64_t{1} << 31;
+  if (page_size < kSmallestPage || page_size > kLargestPage || (page_size & (page_size - 1)) != 0 ||
       count == 0 || count > mr->max_entries || offset >= page_size || length == 0) {
     return EINVAL;
   }
