@@ -40,7 +40,7 @@ selection.
                do not fit are dropped and counted (rate_dropped). In such bytes (65536, 256kB, 1MB; a
                kB has 1024 bytes, as in tc(8)) or as a time at the rate (1ms); at most 5s
   --rate-ecn   ECN marking of the queue, as in a switch: with congestion control, senders slow down
-               to the rate (docs/ports.md). FROM:ALL in bytes or time: 40kB:200kB marks frames with a
+               to the rate (docs/networks.md). FROM:ALL in bytes or time: 40kB:200kB marks frames with a
                probability that grows from 0 at a queue of 40kB to 5%, and all frames from 200kB on.
                Default of ALL: five times FROM
 

@@ -207,7 +207,7 @@ std::string FaultOfPortArguments(absl::string_view port) {
   if (driver == nullptr) return "";
   const std::vector<PortArgument> arguments = PortArguments(port);
   if (!arguments.empty() && driver->keys.empty()) {
-    return "takes no arguments: it is a loopback (docs/ports.md)";
+    return "takes no arguments: it is a loopback (docs/kernel-devices.md)";
   }
   for (const PortArgument& argument : arguments) {
     std::string fault = FaultOf(argument, *driver);

@@ -114,7 +114,7 @@ std::string WhatAPciDeviceLacks(const std::string& port) {
                                            "mlx4_core", "mlx5_core",       "mana"};
   if (std::find(std::begin(kUsable), std::end(kUsable), driver) != std::end(kUsable)) return "";
   return absl::StrCat("is bound to ", driver.empty() ? "no driver" : "the kernel's driver ", driver,
-                      "; bind it to vfio-pci or uio_pci_generic (docs/ports.md)");
+                      "; bind it to vfio-pci or uio_pci_generic (docs/adapters.md)");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 Usage: pyverbs_veth_test.py ROCI ROCID PLUGIN
 
-Creates a network namespace with a veth pair. One end has a kernel address as in docs/ports.md, and a daemon uses it by
+Creates a network namespace with a veth pair. One end has a kernel address as in docs/kernel-devices.md, and a daemon uses it by
 net_af_packet. Then runs pyverbs_test.py there; no case may be skipped. Skipped without permission to create namespaces.
 """
 import os

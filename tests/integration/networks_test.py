@@ -2,7 +2,7 @@
 """Two daemons on one network: over a veth pair between two network namespaces by the daemon's packet sockets, net_af_packet and
 net_af_xdp, over net_memif, and over net_vhost with net_virtio_user.
 
-The kernel has the same address on its side of the veth pair, silenced as in docs/ports.md. The test creates namespaces and
+The kernel has the same address on its side of the veth pair, silenced as in docs/kernel-devices.md. The test creates namespaces and
 interfaces and removes them; without permission for that its cases are skipped.
 
 Usage: networks_test.py ROCI ROCID PLUGIN [unittest arguments]
@@ -271,7 +271,7 @@ class OnVeth(DamagedFrames, TwoDaemons):
 
     @classmethod
     def quieten_kernel(cls, name, interface, number):
-        """Configured as docs/ports.md says. The kernel has the address, too; otherwise it would not respond at all. The
+        """Configured as docs/kernel-devices.md says. The kernel has the address, too; otherwise it would not respond at all. The
         daemon reserves UDP port 4791 itself."""
         ip('address', 'add', f'{V4[number]}/24', 'dev', interface, namespace=name)
         inside(name, lambda: cls.write(f'/proc/sys/net/ipv4/conf/{interface}/arp_ignore', '8'))

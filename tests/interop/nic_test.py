@@ -4,7 +4,7 @@
 Usage: nic_test.py [--all] [--only TEXT] ROCI ROCID PLUGIN FOLDER RAW_FRAMES
 
 The guest has an IOMMU and a NIC of each kind in the table below. The other end of each NIC is a tap device with a port of the
-host's daemon. One after the other the NICs are bound as in docs/ports.md, a daemon in the guest drives them, and pairs of
+host's daemon. One after the other the NICs are bound as in docs/adapters.md, a daemon in the guest drives them, and pairs of
 Debian's programs run; the ends take turns to serve, with --all each serves. The NIC fills in and checks the checksums of raw packets, if it can.
 Prints a TAP line per pair. FOLDER keeps the guest's kernel for the next run. RAW_FRAMES is the compiled
 ../integration/raw_frames.cc. Skipped without QEMU, the kernel's package or permission to create namespaces.
@@ -59,7 +59,7 @@ class Nic:
         return device_config(self.device, port, addresses).replace('/24', '/28')
 
     def bind(self, guest):
-        """Binds the NIC and prepares what a daemon needs. docs/ports.md has the same steps for a real NIC."""
+        """Binds the NIC and prepares what a daemon needs. docs/adapters.md has the same steps for a real NIC."""
         group = f'/dev/vfio/$(basename $(readlink {self.path()}/iommu_group))'
         guest.run(f"""set -e
             [ ! -e {self.path()}/driver ] || echo {self.address} >{self.path()}/driver/unbind

@@ -11,7 +11,7 @@ LINK       up: the port is active
 MTU/PATH   bytes of Ethernet payload, and the largest path MTU that fits with headers
 SESSIONS   number of times that programs have it open
 QPS, CQS, MRS   queue pairs, completion queues, memory regions: in use / limit (ibv_query_device(3))
-REORDER    what it does with packets that others have overtaken (docs/ports.md)
+REORDER    what it does with packets that others have overtaken (docs/networks.md)
 ADDRESSES  one per GID, in the order of the GID table; all RoCE v2. @7: in VLAN 7. CONFLICT: another
            adapter uses it as well; see `roci addr show`
 )";
@@ -55,7 +55,7 @@ TIMER      the ACK timeout (attribute): 4.096 us * 2^TIMER, 0: none; "*": runnin
 RETRY      retries left before the queue pair fails / the attribute retry_cnt
 RNR        the same for RNR NAKs (rnr_retry); 7: no limit
 LOSS       selective: lost packets are repeated alone, if the peer does so, too; go-back-N: all later
-           ones, too (docs/ports.md)
+           ones, too (docs/networks.md)
 THROTTLED  current rate limit by congestion control; "-": none
 TX PKTS, RX PKTS, DROPS   packets sent, received, and refused by the queue pair
 )";
