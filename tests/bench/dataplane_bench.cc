@@ -11,6 +11,8 @@
 // which other load disturbs little. PROFILE=1 times the stages. PROCESS_VM=1 maps no memory.
 // FAULTS=1000: both devices have so many faults that concern other packets: a third names queue
 // pairs, a third PSNs, a third opcodes.
+// TRACE=1: the first queue pair of the device that posts is traced; 2: its peer, too. This thread
+// takes the records, and its time does not count.
 // PORT_A and PORT_B: devargs of DPDK ports that are joined outside, instead of the wire.
 #include <rte_cycles.h>
 #include <rte_pause.h>
@@ -27,6 +29,7 @@
 #include <vector>
 
 #include "dataplane/base/clock.h"
+#include "dataplane/rings/trace.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
 #include "tests/unit/dataplane/ring_app.h"
@@ -42,6 +45,45 @@ using roci::testing::Node;
 // Null: the lcore runs on a thread of its own.
 dataplane::Worker* g_inline_worker = nullptr;
 
+// Traces of one queue pair of a device each, as `roci trace` makes them.
+class Traces {
+ public:
+  void Add(dataplane::ShardedDevice& device, roce::Qpn qpn) {
+    dataplane::TraceSettings settings;
+    settings.qpns = {qpn};
+    traces_.push_back(std::make_unique<dataplane::DeviceTrace>(
+        rings_, std::move(settings), static_cast<uint8_t>(traces_.size())));
+    if (!device.AddTrace(*traces_.back()).ok()) std::abort();
+    devices_.push_back(&device);
+  }
+  void Take() {
+    if (traces_.empty()) return;
+    rings_[0]->Take(UINT64_MAX, records_);
+    for (const dataplane::TraceRecord& record : records_) {
+      ++(record.kind == dataplane::TraceKind::kLost ? losses_ : taken_);
+    }
+    records_.clear();
+  }
+  void End() {
+    for (dataplane::ShardedDevice* device : devices_) device->RemoveTrace();
+    if (!traces_.empty()) {
+      std::printf("records of the trace: %" PRIu64 ", gaps %" PRIu64 "\n", taken_, losses_);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<dataplane::TraceRing>> rings_ = [] {
+    std::vector<std::unique_ptr<dataplane::TraceRing>> rings;
+    rings.push_back(std::make_unique<dataplane::TraceRing>());
+    return rings;
+  }();
+  std::vector<std::unique_ptr<dataplane::DeviceTrace>> traces_;
+  std::vector<dataplane::ShardedDevice*> devices_;
+  std::vector<dataplane::TraceRecord> records_;
+  uint64_t taken_ = 0, losses_ = 0;
+};
+Traces* g_traces = nullptr;
+
 // Cycles of the lcore's turns.
 uint64_t g_worker_cycles = 0;
 
@@ -50,8 +92,10 @@ void GiveTurn() {
     const uint64_t start = dataplane::Clock::Tsc();
     g_inline_worker->RunOnce();
     g_worker_cycles += dataplane::Clock::Tsc() - start;
+    g_traces->Take();
   } else {
     rte_pause();
+    g_traces->Take();
   }
 }
 
@@ -269,6 +313,12 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
       AddFaults(*node, static_cast<uint32_t>(std::strtoul(faults, nullptr, 0)));
     }
   }
+  Traces traces;
+  g_traces = &traces;
+  const char* traced = std::getenv("TRACE");
+  const unsigned long ends = traced != nullptr ? std::strtoul(traced, nullptr, 0) : 0;
+  if (ends > 0) traces.Add(a.device(), pairs.a[0]->qp().qpn());
+  if (ends > 1) traces.Add(b.device(), pairs.b[0]->qp().qpn());
   if (options.mode == "idle") {
     std::printf(
         "%.2f KiB per connected queue pair, this program's own bookkeeping included\n",
@@ -278,6 +328,7 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
   } else {
     MeasureThroughput(options, dataplane.lcore(0), a, b, a_cq, b_cq, pairs);
   }
+  traces.End();
 }
 
 void Run(const Options& options) {
