@@ -28,6 +28,7 @@
 #include "control/manage/manage_protocol.h"
 #include "control/manage/metrics_snapshot.h"
 #include "control/manage/route_commands.h"
+#include "control/manage/plug_requests.h"
 #include "control/manage/self_check.h"
 #include "control/manage/show.h"
 #include "control/manage/trace_server.h"
@@ -347,6 +348,9 @@ void Daemon::AddLinkCommands() {
                      [this](roce::TimeNs now) { link_states_->HandleTimeout(now); });
   manage_->AddCommand(kLinkCommand, [this](const nlohmann::json& request) {
     return link_states_->Run(request, MonotonicNow());
+  });
+  manage_->AddCommand(kDeviceCommand, [this](const nlohmann::json& request) {
+    return RunPlugCommand({*services_, *sessions_, *connections_, *publisher_}, request);
   });
   manage_->AddCommand(kEventCommand, [this](const nlohmann::json& request) {
     return RunEventCommand(*services_, *sessions_, *link_states_, request, MonotonicNow());

@@ -14,13 +14,9 @@ void DeclareCommands(CLI::App& app, CommandContext& context) {
                  "root, else $XDG_RUNTIME_DIR/roci, else /tmp/roci-UID)")
       ->type_name("DIR");
   app.fallthrough();
-  // In the order of --help.
-  for (const auto add : {AddRunCommand, AddShowCommand, AddTopCommand, AddDoctorCommand,
-                         AddCaptureCommand, AddTraceCommand, AddImpairCommand, AddFaultCommand,
-                         AddLinkCommand, AddEventCommand, AddTestCommand, AddDecodeCommand,
-                         AddCheckCommand, AddAddrCommand, AddRouteCommand, AddCdiCommand}) {
-    add(app, context);
-  }
+#define ROCI_ADD_COMMAND(name) Add##name##Command(app, context);
+  ROCI_COMMANDS(ROCI_ADD_COMMAND)
+#undef ROCI_ADD_COMMAND
 }
 
 }  // namespace roci::tools

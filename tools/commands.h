@@ -15,22 +15,17 @@ struct CommandContext {
   int exit_status = 0;
 };
 
-void AddRunCommand(CLI::App& app, CommandContext& context);
-void AddShowCommand(CLI::App& app, CommandContext& context);
-void AddTopCommand(CLI::App& app, CommandContext& context);
-void AddCaptureCommand(CLI::App& app, CommandContext& context);
-void AddImpairCommand(CLI::App& app, CommandContext& context);
-void AddFaultCommand(CLI::App& app, CommandContext& context);
-void AddLinkCommand(CLI::App& app, CommandContext& context);
-void AddEventCommand(CLI::App& app, CommandContext& context);
-void AddDecodeCommand(CLI::App& app, CommandContext& context);
-void AddCheckCommand(CLI::App& app, CommandContext& context);
-void AddAddrCommand(CLI::App& app, CommandContext& context);
-void AddRouteCommand(CLI::App& app, CommandContext& context);
-void AddDoctorCommand(CLI::App& app, CommandContext& context);
-void AddTraceCommand(CLI::App& app, CommandContext& context);
-void AddTestCommand(CLI::App& app, CommandContext& context);
-void AddCdiCommand(CLI::App& app, CommandContext& context);
+// In the order of --help. tools/meson.build lists their files.
+// clang-format off
+#define ROCI_COMMANDS(X)                                                        \
+  X(Run) X(Show) X(Top) X(Doctor) X(Capture) X(Trace) X(Impair) X(Fault)        \
+  X(Link) X(Device) X(Event) X(Test) X(Decode) X(Check) X(Addr) X(Route) X(Cdi)
+// clang-format on
+
+// AddRunCommand and so on: each declares its subcommand.
+#define ROCI_DECLARE_COMMAND(name) void Add##name##Command(CLI::App& app, CommandContext& context);
+ROCI_COMMANDS(ROCI_DECLARE_COMMAND)
+#undef ROCI_DECLARE_COMMAND
 
 // Declares roci's options and all subcommands.
 void DeclareCommands(CLI::App& app, CommandContext& context);

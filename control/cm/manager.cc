@@ -100,16 +100,32 @@ uint32_t Manager::Destroy(CmId& id) {
   for (const uint32_t number : unseen) {
     if (CmId* request = ids_.Get(number)) Destroy(*request);
   }
-  resolution_.End(id);
-  memberships_.LeaveAll(id);
-  bindings_.Release(id);
   Port* port = id.port;
-  if (id.connection != 0) {
-    port->engine.Release(MonotonicNow(), id.connection);
-  }
+  ReleaseAll(id);
   ids_.Remove(id);
   if (port != nullptr) Flush(*port);
   return reported;
+}
+
+void Manager::ReleaseAll(CmId& id) {
+  resolution_.End(id);
+  memberships_.LeaveAll(id);
+  bindings_.Release(id);
+  if (id.connection != 0) id.port->engine.Release(MonotonicNow(), id.connection);
+}
+
+void Manager::RemoveDevice(const Device& device) {
+  for (const auto& [number, id] : ids_.all()) {
+    if (id->port == nullptr || &id->port->device != &device) continue;
+    ReleaseAll(*id);
+    id->connection = 0;
+    id->port = id->bound = nullptr;
+    id->state = IdState::kDisconnected;
+    id->Post(ROCI_ABI_CM_EVENT_DEVICE_REMOVAL);
+  }
+  for (const std::unique_ptr<Port>& port : ports_) {
+    if (&port->device == &device) Flush(*port);
+  }
 }
 
 bool Manager::DestroySome(Channel& channel) {

@@ -41,6 +41,9 @@ class Manager {
   bool DestroySome(Channel& channel);
   // Moves `id` and its waiting events to channel `to`. Returns the number of fetched events.
   uint32_t Migrate(CmId& id, Channel& to);
+  // The device is unplugged: ends what identifiers have on it, and sends them DEVICE_REMOVAL. Like
+  // Linux's, they can then only be destroyed.
+  void RemoveDevice(const Device& device);
   // Removes and counts the oldest event of `channel`, which must have one.
   rdma_ucm_event_resp TakeEvent(Channel& channel);
 
@@ -53,6 +56,8 @@ class Manager {
   absl::Status Notify(CmId& id, uint32_t event);
 
  private:
+  // Ends and gives up all that `id` has, but not the identifier.
+  void ReleaseAll(CmId& id);
   // manager_events.cc
   void ReceivePacket(Port& port, const roce::Packet& packet);
   // Sends the engine's messages and handles its events.

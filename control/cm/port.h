@@ -17,15 +17,19 @@ struct Port {
   Device& device;
   Engine engine;
   uint32_t psn = 0;  // of the next datagram of QP 1
+
+  bool is_plugged() const { return device.is_plugged(); }
 };
 
 // In the order of the daemon's devices; never changes.
 using Ports = std::vector<std::unique_ptr<Port>>;
 
-// The port with this address, in any VLAN. Null: none.
+// The plugged port with this address, in any VLAN. Null: none.
 inline Port* PortOf(const Ports& ports, const roce::Gid& own_address) {
   for (const std::unique_ptr<Port>& port : ports) {
-    if (port->device.addresses().IndexInAnyVlan(own_address)) return port.get();
+    if (port->is_plugged() && port->device.addresses().IndexInAnyVlan(own_address)) {
+      return port.get();
+    }
   }
   return nullptr;
 }

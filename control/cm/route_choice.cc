@@ -27,6 +27,7 @@ std::optional<uint32_t> SourceIndex(const AddressTable& addresses, const roce::G
 }
 
 bool Reaches(const Port& port, const roce::Gid& destination) {
+  if (!port.is_plugged()) return false;
   const AddressTable& addresses = port.device.addresses();
   const std::optional<uint32_t> source = SourceIndex(addresses, destination);
   return source && addresses.NextHop({destination, addresses.At(*source)->vlan}).has_value();
@@ -41,7 +42,9 @@ bool IsNeighbour(const Port& port, const roce::Gid& destination) {
 
 // A wildcard destination is the device itself, as in Linux.
 absl::Status ChooseOwnAddress(const Ports& ports, CmId& id) {
-  if (id.port == nullptr) id.port = ports.empty() ? nullptr : ports.front().get();
+  for (const std::unique_ptr<Port>& port : ports) {
+    if (id.port == nullptr && port->is_plugged()) id.port = port.get();
+  }
   if (id.port == nullptr) return StatusFromErrno(ENODEV, "no device");
   const AddressTable& addresses = id.port->device.addresses();
   for (uint32_t i = 0; i < addresses.size(); ++i) {
@@ -57,7 +60,9 @@ absl::Status ChooseOwnAddress(const Ports& ports, CmId& id) {
 Port* ChoosePort(const Ports& ports, const roce::Gid& to) {
   if (to.IsMulticast()) {
     for (const std::unique_ptr<Port>& port : ports) {
-      if (SourceIndex(port->device.addresses(), to).has_value()) return port.get();
+      if (port->is_plugged() && SourceIndex(port->device.addresses(), to).has_value()) {
+        return port.get();
+      }
     }
   }
   if (Port* const itself = PortOf(ports, to)) return itself;

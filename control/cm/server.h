@@ -51,6 +51,7 @@ class Server {
   void HandleTimeout(roce::TimeNs now);
 
   const Manager& manager() const { return manager_; }
+  void RemoveDevice(const Device& device) { manager_.RemoveDevice(device); }
   const std::map<uint32_t, std::unique_ptr<Channel>>& channels() const { return channels_; }
 
  private:

@@ -192,6 +192,13 @@ void Device::LinkLost() {
   ChangePaths();
 }
 
+void Device::SetPlugged(bool plugged) {
+  is_plugged_ = plugged;
+  dataplane_->SetLinkDown(!plugged);
+  dataplane_->RefreshLink();
+  if (!plugged) LinkLost();
+}
+
 void Device::ChangePaths() {
   if (++paths_ == 0) paths_ = 1;
   if (paths_listener_) paths_listener_();

@@ -104,6 +104,10 @@ class Device {
   dataplane::ShardedDevice& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
+  // False: taken out (hot unplug) until it is plugged in again. Nobody can open it then, and its
+  // link is down.
+  bool is_plugged() const { return is_plugged_; }
+  void SetPlugged(bool plugged);
   // Link down: drops resolved neighbours, which may be other adapters when the link is up again.
   void LinkLost();
   // Joins an IP multicast group: reports membership to the group's network until LeaveGroup has
@@ -217,6 +221,7 @@ class Device {
   uint32_t paths_ = 1;
   std::function<void()> paths_listener_;
   uint64_t raw_send_failures_ = 0;
+  bool is_plugged_ = true;
   GsiHandler gsi_handler_;
 };
 

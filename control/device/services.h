@@ -58,6 +58,7 @@ struct Services {
   // Session `number` continues its request (Session::Continue) in later iterations of the loop.
   std::function<void(uint32_t number)> continue_later = {};
 
+  // Null: there is no such device. It may be unplugged.
   Device* FindDevice(const std::string& name) const {
     for (const std::unique_ptr<Device>& device : devices) {
       if (device->name() == name) return device.get();

@@ -221,6 +221,7 @@ absl::StatusOr<Json> RunEventCommand(const Services& services, SessionServer& se
                                      LinkStates& links, const Json& request, roce::TimeNs now) {
   const absl::StatusOr<Device*> device = RequestDevice(services, request);
   if (!device.ok()) return device.status();
+  if (absl::Status status = CheckPlugged(**device); !status.ok()) return status;
   const absl::StatusOr<const EventRow*> found = RequestedEvent(request);
   if (!found.ok()) return found.status();
   const EventRow& event = **found;

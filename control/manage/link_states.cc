@@ -13,6 +13,7 @@ using Json = nlohmann::json;
 absl::StatusOr<Json> LinkStates::Run(const Json& request, roce::TimeNs now) {
   const absl::StatusOr<Device*> device = RequestDevice(services_, request);
   if (!device.ok()) return device.status();
+  if (absl::Status status = CheckPlugged(**device); !status.ok()) return status;
   const absl::StatusOr<std::string> state = RequestText(request, "state");
   if (!state.ok()) return state.status();
   uint64_t for_ns = 0;
@@ -44,7 +45,7 @@ void LinkStates::HandleTimeout(roce::TimeNs now) {
       ++it;
       continue;
     }
-    it->first->dataplane().SetLinkDown(false);
+    if (it->first->is_plugged()) it->first->dataplane().SetLinkDown(false);
     it = up_at_.erase(it);
   }
   changed_();

@@ -19,6 +19,7 @@ inline constexpr char kTraceCommand[] = "trace";
 inline constexpr char kImpairCommand[] = "impair";
 inline constexpr char kFaultCommand[] = "fault";
 inline constexpr char kLinkCommand[] = "link";
+inline constexpr char kDeviceCommand[] = "device";
 inline constexpr char kEventCommand[] = "event";
 inline constexpr char kAddressCommand[] = "address";
 inline constexpr char kRouteCommand[] = "route";

@@ -22,6 +22,12 @@ absl::StatusOr<Device*> RequestDevice(const Services& services, const Json& requ
   return device;
 }
 
+absl::Status CheckPlugged(const Device& device) {
+  if (device.is_plugged()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      device.name(), " is unplugged (`roci device plug ", device.name(), "` plugs it in)"));
+}
+
 absl::StatusOr<uint16_t> RequestVlan(const Json& request) {
   const auto value = request.find("vlan");
   if (value == request.end()) return uint16_t{0};

@@ -16,6 +16,8 @@ namespace roci::control {
 absl::StatusOr<std::string> RequestText(const nlohmann::json& request, const char* key);
 // The device named by "device". NotFound: no such device.
 absl::StatusOr<Device*> RequestDevice(const Services& services, const nlohmann::json& request);
+// FailedPrecondition: the device is unplugged.
+absl::Status CheckPlugged(const Device& device);
 // "vlan"; 0 if it is missing.
 absl::StatusOr<uint16_t> RequestVlan(const nlohmann::json& request);
 

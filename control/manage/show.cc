@@ -76,6 +76,7 @@ Json ShowDevice(Device& device, const SessionServer& server) {
           {"port", device.config().port},
           {"mtu", device.dataplane().mtu()},
           {"path_mtu", roce::PathMtuBytes(device.max_path_mtu())},
+          {"plugged", device.is_plugged()},
           {"link_up", device.dataplane().link_up()},
           {"rate_mbps", device.rate_mbps()},
           {"congestion_control", device.config().congestion.has_value()},

@@ -212,6 +212,7 @@ Dump Nldev::DumpDevices(const Viewer& viewer, const Request& request, uint32_t f
                         uint32_t end) const {
   return [this, &viewer, head = request.head, command = request.command, next = first,
           end](Datagram& out) mutable {
+    while (next != end && !sources_.services.devices[next]->is_plugged()) ++next;
     if (next == end) return false;
     const auto begin = out.Begin(head, TypeOf(command), NLM_F_MULTI, viewer.port);
     PutWhole(out, viewer, command, next++);

@@ -53,8 +53,9 @@ Nldev::Nldev(const Sources& sources)
 
 const Device* Nldev::DeviceOf(const Request& request) const {
   const auto& devices = sources_.services.devices;
-  return request.device && *request.device < devices.size() ? devices[*request.device].get()
-                                                            : nullptr;
+  if (!request.device || *request.device >= devices.size()) return nullptr;
+  const Device& device = *devices[*request.device];
+  return device.is_plugged() ? &device : nullptr;
 }
 
 const Session* Nldev::Visible(const Viewer& viewer, const Device& device, uint32_t session) const {

@@ -24,7 +24,7 @@ UniqueFd OpenUserfaultfdDevice() { return UniqueFd(open("/dev/userfaultfd", O_RD
 absl::Status Session::Hello(const Request& request, const FdsPointer&, Reply& reply) {
   const auto& hello = request.As<roci_abi_hello_request>();
   Device* device = services_.FindDevice(hello.device);
-  if (device == nullptr) return StatusFromErrno(ENODEV, hello.device);
+  if (device == nullptr || !device->is_plugged()) return StatusFromErrno(ENODEV, hello.device);
   app_features_ = hello.features;
   return OpenDevice(*device, hello.minor, nullptr, reply);
 }

@@ -113,6 +113,11 @@ absl::Status SysfsPublisher::Add(Device& device) {
   return absl::OkStatus();
 }
 
+absl::Status SysfsPublisher::Withdraw(const Device& device) {
+  std::erase_if(shown_, [&](const Shown& shown) { return shown.device == &device; });
+  return tree_->RemoveDevice(device.name());
+}
+
 roce::TimeNs SysfsPublisher::NextTimeout() const {
   if (busy_ || !server_.sessions().empty() || SlowPathFrames() != slow_path_frames_) {
     return last_refresh_ + kBusyPeriodNs;
@@ -177,6 +182,7 @@ void SysfsPublisher::TellPrograms(const Device& device, uint32_t event) const {
 }
 
 absl::Status SysfsPublisher::ShowAddresses(const Device& device) {
+  if (!UverbsNumber(device)) return absl::OkStatus();
   const absl::Status status = tree_->SetGids(device.name(), GidsOf(device));
   TellPrograms(device, dataplane::kEventGidChange);
   return status;

@@ -24,8 +24,12 @@ class SysfsPublisher {
                                                                 const SessionServer& server,
                                                                 const std::string& runtime_dir);
 
+  // Adds an unpublished device to the tree, or removes a published one.
+  absl::Status Publish(Device& device) { return Add(device); }
+  absl::Status Withdraw(const Device& device);
+
   // Updates the tree after a change of the addresses of `device`, and sends programs
-  // IBV_EVENT_GID_CHANGE.
+  // IBV_EVENT_GID_CHANGE. No effect if the device is not published.
   absl::Status ShowAddresses(const Device& device);
 
   // Checks every link. For a changed link, updates the tree and sends programs

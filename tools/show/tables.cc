@@ -89,7 +89,11 @@ std::vector<Column> DeviceColumns() {
              const std::string port = Field(item, "port");
              return port != "-" ? port : "wire " + Field(item, "wire");
            }},
-          {"LINK", [](const Json& item) { return At(item, "link_up") == true ? "up" : "down"; }},
+          {"LINK",
+           [](const Json& item) {
+             if (At(item, "plugged") == false) return "unplugged";
+             return At(item, "link_up") == true ? "up" : "down";
+           }},
           Plain("MAC", "mac"),
           Join("MTU/PATH", "mtu", "/", "path_mtu"),
           Plain("REORDER", "reorder"),

@@ -7,7 +7,7 @@ namespace {
 
 constexpr char kDevices[] = R"(DEVICE     its name
 ON         the wire inside the daemon or the DPDK port that carries its frames
-LINK       up: the port is active
+LINK       up: the port is active; unplugged: see `roci device`
 MTU/PATH   bytes of Ethernet payload, and the largest path MTU that fits with headers
 SESSIONS   number of times that programs have it open
 QPS, CQS, MRS   queue pairs, completion queues, memory regions: in use / limit (ibv_query_device(3))
