@@ -18,6 +18,8 @@ void ReadKey(TomlReader& table, const FaultKey& key, nlohmann::json& request) {
   }
   std::vector<std::string> texts;
   if (!table.Texts(name, texts)) return;
+  // It would match everything.
+  if (texts.empty()) return table.Fault(name, "must not be empty");
   if (texts.size() > 1 && !key.takes_several()) {
     return table.Fault(name, "must be one value, not several");
   }

@@ -1,7 +1,9 @@
 #include "control/config/toml_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -14,6 +16,13 @@ namespace {
 
 // Debian's Abseil has its own string_view type.
 std::string_view Standard(absl::string_view text) { return {text.data(), text.size()}; }
+
+// The shortest text that stands for exactly this number.
+std::string ShortestText(double number) {
+  std::array<char, 32> text;
+  const std::to_chars_result end = std::to_chars(text.begin(), text.end(), number);
+  return std::string(text.begin(), end.ptr);
+}
 
 }  // namespace
 
@@ -177,7 +186,7 @@ bool TomlReader::Texts(absl::string_view key, std::vector<std::string>& out) {
     } else if (const auto* integer = value.as_integer()) {
       texts.push_back(absl::StrCat(integer->get()));
     } else if (const auto* number = value.as_floating_point()) {
-      texts.push_back(absl::StrCat(number->get()));
+      texts.push_back(ShortestText(number->get()));
     } else {
       FaultAt(value, key, "must be a string, a number, or an array of them");
       return false;

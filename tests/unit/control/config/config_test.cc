@@ -250,6 +250,16 @@ lose_event = true
       "delay_ns": 20000000000, "set": ["bth.psn+=1"], "lose_event": true})"));
 }
 
+TEST(ConfigTest, ProbabilitiesOfFaultsKeepAllDigits) {
+  for (const std::string chance : {"0.12345678", "\"0.12345678\""}) {
+    const absl::StatusOr<Config> config = ParseConfig(
+        absl::StrCat(kDeviceWithFaults, "[[device.fault]]\ndrop = true\nchance = ", chance, "\n"),
+        "t.toml");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(nlohmann::json::parse(config->devices[0].faults[0])["chance"], 0.12345678);
+  }
+}
+
 TEST(ConfigTest, RefusesFaultsOfWrongForm) {
   const auto fault = [](const std::string& line) {
     return Fault(absl::StrCat(kDeviceWithFaults, "[[device.fault]]\n", line, "\n"));
@@ -261,6 +271,7 @@ TEST(ConfigTest, RefusesFaultsOfWrongForm) {
   EXPECT_EQ(fault("nth = 'x'"), at + "nth: x is not a number");
   EXPECT_EQ(fault("nth = -1"), at + "nth: -1 is not a number");
   EXPECT_EQ(fault("nth = [1, 2]"), at + "nth: must be one value, not several");
+  EXPECT_EQ(fault("qp = []"), at + "qp: must not be empty");
   EXPECT_EQ(fault("nth = true"), at + "nth: must be a string, a number, or an array of them");
   EXPECT_EQ(fault("for = '0s'"), at + "for: 0s is not a time up to 86400s (100ms, 30s)");
   EXPECT_EQ(fault("psn = 16777216"), at + "psn: 16777216 is not a PSN (1000, +5)");
