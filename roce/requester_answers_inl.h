@@ -91,7 +91,7 @@ template <class Host>
 void Requester<Host>::Progress(Host& host, TimeNs now, uint32_t packets) {
   retries_left_ = context_.attributes.retry_count;
   rnr_retries_left_ = context_.attributes.rnr_retry;
-  recovering_ = false;
+  recovering_ = probed_tail_ = false;
   if (timer_shift_ != 0) [[unlikely]]
     ShortenTimer(now);
   if (window_ != context_.config.limits.window_packets) [[unlikely]]

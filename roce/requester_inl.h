@@ -42,7 +42,7 @@ void Requester<Host>::Start(Psn sq_psn) {
   retries_left_ = context_.attributes.retry_count;
   rnr_retries_left_ = context_.attributes.rnr_retry;
   rnr_waiting_ = false;
-  recovering_ = false;
+  recovering_ = probed_tail_ = false;
   repeating_ = false;
   timer_shift_ = 0;
   SetWindow(context_.config.limits.window_packets);

@@ -58,6 +58,7 @@ DropReason Requester<Host>::HandleRnrNak(Host& host, TimeNs now, Psn psn, uint8_
   Rewind();
   rnr_waiting_ = true;
   recovering_ = true;
+  probed_tail_ = false;
   deadline_ = now + kRnrTimerNs[timer_code];
   return DropReason::kNone;
 }

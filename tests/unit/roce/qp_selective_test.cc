@@ -375,6 +375,20 @@ TEST_F(SelectiveRequester, APlainNakThatAnswersTheProbeGoesBackAtOnce) {
   EXPECT_TRUE(node.host.send_completions.empty()) << "no retry is left, and none was needed";
 }
 
+// A duplicate of an earlier NAK, while requests are repeated for another reason than the probe.
+TEST_F(SelectiveRequester, AProbeThatWasAcknowledgedExplainsNoLaterNak) {
+  Send(node_);
+  ASSERT_TRUE(node_.PassTimeout());
+  EXPECT_EQ(Psns(node_.PollAll()), (Numbers{8}));
+  node_.Receive(MakeAck(kSqPsn + 3));
+  node_.Receive(MakeRnrNak(kSqPsn + 4, 1));
+  ASSERT_TRUE(node_.PassTimeout());
+  EXPECT_FALSE(node_.PollAll().empty());
+  node_.Receive(MakeNak(kSqPsn + 4, NakCode::kPsnSequenceError));
+  EXPECT_TRUE(node_.PollAll().empty()) << "everything was repeated already";
+  EXPECT_EQ(node_.host.count(QpCounter::kPacketSequenceErrors), 0u);
+}
+
 TEST_F(SelectiveRequester, WithAReadAtTheEndATimeoutGoesBack) {
   node_.host.PostSend(WorkOpcode::kRdmaWrite, 2 * kMtu);
   node_.host.PostSend(WorkOpcode::kRdmaRead, 3 * kMtu);
