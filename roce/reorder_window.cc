@@ -104,8 +104,9 @@ void ReorderWindow::Ask(TimeNs now, uint64_t wait_ns, uint64_t repeat_ns) {
   }
 }
 
-void ReorderWindow::NoteComing(TimeNs again_at) {
+void ReorderWindow::NoteComing(TimeNs now, TimeNs again_at) {
   Gap& gap = gaps_[0];
+  gap.since = now;
   gap.is_coming = true;
   gap.asks = 1;
   gap.ask_again_at = std::max(gap.ask_again_at, again_at);

@@ -24,7 +24,7 @@ class ReorderWindow {
   struct Gap {
     Psn first;
     uint32_t packets;
-    TimeNs since;  // when a packet behind it arrived
+    TimeNs since;  // when a packet behind it arrived, or last a part of it
     // Selective repeat only.
     TimeNs asked_at = kNever;  // when the peer was first asked for it
     TimeNs ask_again_at = 0;   // once it was asked for
@@ -63,7 +63,7 @@ class ReorderWindow {
   void Ask(TimeNs now, uint64_t wait_ns, uint64_t repeat_ns);
   // A part of the oldest gap, which was asked for, has arrived. The rest is on its way: it is to be
   // asked for again at `again_at` at the earliest, and the earlier times do not count.
-  void NoteComing(TimeNs again_at);
+  void NoteComing(TimeNs now, TimeNs again_at);
   bool HasWanted() const;
   // The PSNs of the wanted gaps, by their distance from the next PSN to be handled. No gap is
   // wanted afterwards.

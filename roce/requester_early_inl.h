@@ -80,8 +80,8 @@ EarlyAction Requester<Host>::ContinueKept(TimeNs now) {
   if (missing == state.missing_response) return EarlyAction::kNone;
   if (const ReorderWindow::Gap* gap = state.responses.Missing(); gap != nullptr && gap->asks != 0) {
     if (!gap->is_coming) state.responder.NoteAnswer(now - gap->asked_at, gap->asks);
-    state.responses.NoteComing(now +
-                               state.responder.AnswerNs(context_.config.limits.reorder_wait_ns));
+    const uint64_t answer_ns = state.responder.AnswerNs(context_.config.limits.reorder_wait_ns);
+    state.responses.NoteComing(now, now + answer_ns);
   }
   state.responses.Advance(missing);
   state.acknowledged_ahead &= Distance(missing, state.acknowledged_end) > 0;

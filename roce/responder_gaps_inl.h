@@ -156,7 +156,8 @@ void Responder<Host>::NoteRepeated(TimeNs now) {
   if (missing == nullptr || missing->asks == 0) return;
   acks_kept_ = true;
   if (!missing->is_coming) state.requester.NoteAnswer(now - missing->asked_at, missing->asks);
-  state.requests.NoteComing(now + state.requester.AnswerNs(context_.config.limits.reorder_wait_ns));
+  const uint64_t answer_ns = state.requester.AnswerNs(context_.config.limits.reorder_wait_ns);
+  state.requests.NoteComing(now, now + answer_ns);
 }
 
 template <class Host>

@@ -199,6 +199,24 @@ TEST_F(SelectiveResponder, GivesUpAtLast) {
   EXPECT_LT(node_.host.count(QpCounter::kSelectiveNaksSent), 16u);
 }
 
+// On a slow link, the repeated packets of a long gap take longer than a silent peer may.
+TEST_F(SelectiveResponder, WaitsAsLongAsTheGapIsFilled) {
+  constexpr uint32_t kMany = 200;
+  node_.Receive(WritePacket(0, kMany));
+  node_.Receive(WritePacket(kMany - 1, kMany));
+  AfterTimeout();
+  const TimeNs begin = node_.now;
+  for (uint32_t i = 1; i + 1 < kMany; ++i) {
+    const TimeNs arrival = node_.now + 2 * kNsPerMs;
+    while (node_.qp.NextTimeout() < arrival && node_.PassTimeout()) node_.PollAll();
+    node_.now = arrival;
+    node_.Receive(WritePacket(i, kMany));
+  }
+  EXPECT_GT(node_.now, begin + kLongestKeptNs + kWaitNs);
+  EXPECT_EQ(node_.effects.early, EarlyAction::kOfferKept);
+  EXPECT_EQ(node_.host.count(QpCounter::kSequenceNaksSent), 0u);
+}
+
 TEST_F(SelectiveResponder, AnRnrNakEndsAllAsking) {
   node_.Receive(MakeRequest(Opcode::kRcSendOnly, kRqPsn + 1, 8));
   ASSERT_TRUE(node_.PassTimeout());
