@@ -134,7 +134,7 @@ class Completions(unittest.TestCase):
     def test_commands(self):
         self.assertEqual(self.complete('sh'), ['show'])
         self.assertEqual(self.complete('addr', ''), ['add', 'del', 'show'])
-        self.assertEqual(self.complete('--runtime-dir', '/x', 'de'), ['decode'])
+        self.assertEqual(self.complete('--runtime-dir', '/x', 'dec'), ['decode'])
 
     def test_options(self):
         self.assertIn('--rate-queue', self.complete('impair', '--rate'))
