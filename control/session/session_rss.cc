@@ -5,7 +5,6 @@
 
 #include "control/loop/privilege.h"
 #include "control/session/session.h"
-#include "dataplane/qp/rss_group.h"
 
 namespace roci::control {
 
@@ -47,17 +46,17 @@ absl::Status Session::CreateRssQp(const Request& request, const FdsPointer&, Rep
   if (table == nullptr || FindPd(create.pd) == nullptr) {
     return absl::NotFoundError("no such indirection table or protection domain");
   }
-  roce::ToeplitzKey key;
-  std::memcpy(key.data(), create.key, sizeof(create.key));
-  std::vector<dataplane::QueuePair*> queues;
-  for (const uint32_t queue : table->queues) queues.push_back(qps_.Find(queue)->qp);
+  dataplane::RssConfig rss{.key = {}, .fields = create.fields, .queues = {}};
+  static_assert(sizeof(rss.key) == sizeof(create.key));
+  std::memcpy(rss.key.data(), create.key, sizeof(create.key));
+  for (const uint32_t queue : table->queues) rss.queues.push_back(qps_.Find(queue)->qp);
   dataplane::QueuePairConfig config;
   config.origin = Origin();
   config.type = roce::QpType::kRawPacket;
   config.pd = create.pd;
   config.user_handle = create.user_handle;
   config.max_send_wr = 0;
-  config.rss = std::make_shared<dataplane::RssGroup>(key, create.fields, std::move(queues));
+  config.rss = &rss;
   QpRecord record;
   record.pd = create.pd;
   record.queue_table = create.table;

@@ -106,7 +106,7 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
       core_(core_config, RecordCount(config), resources.span(),
             qp_lane.congestion ? &congestion_ : nullptr,
             reordering != nullptr ? &reordering->state : nullptr),
-      rss_(config.rss),
+      rss_(config.rss != nullptr ? std::make_unique<RssGroup>(*config.rss) : nullptr),
       congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       reordering_(std::move(reordering)),
       origin_(config.origin),

@@ -295,7 +295,7 @@ class alignas(kCacheLineBytes) QueuePair {
   QueuePairPath path_;
 
   // Rarely touched.
-  const std::shared_ptr<const RssGroup> rss_;  // null: frames come to its own receive queue
+  const std::unique_ptr<const RssGroup> rss_;  // null: frames come to its own receive queue
   roce::Dcqcn congestion_;                     // used only with congestion control
   CopyWait copy_wait_;
   const std::unique_ptr<Reordering> reordering_;  // null: it keeps no early packets

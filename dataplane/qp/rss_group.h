@@ -4,31 +4,25 @@
 #include <bit>
 #include <cassert>
 #include <cstdint>
-#include <utility>
-#include <vector>
 
+#include "dataplane/types/queue_pair_config.h"
 #include "roce/toeplitz.h"
 
 namespace roci::dataplane {
 
-class QueuePair;
-
-// Immutable. The work queues are receiving queue pairs of the same context and outlive the group.
+// Immutable. The work queues outlive the group.
 class RssGroup {
  public:
-  // The number of queues is a power of two; `fields`: roce::kHash*.
-  RssGroup(const roce::ToeplitzKey& key, uint32_t fields, std::vector<QueuePair*> queues)
-      : key_(key), fields_(fields), queues_(std::move(queues)) {
-    assert(std::has_single_bit(queues_.size()));
+  explicit RssGroup(const RssConfig& config) : config_(config) {
+    assert(std::has_single_bit(config_.queues.size()));
   }
   QueuePair& Choose(const roce::FlowKey& flow) const {
-    return *queues_[roce::HashFlow(key_, fields_, flow) & (queues_.size() - 1)];
+    const uint32_t hash = roce::HashFlow(config_.key, config_.fields, flow);
+    return *config_.queues[hash & (config_.queues.size() - 1)];
   }
 
  private:
-  roce::ToeplitzKey key_;
-  uint32_t fields_;
-  std::vector<QueuePair*> queues_;
+  const RssConfig config_;
 };
 
 }  // namespace roci::dataplane

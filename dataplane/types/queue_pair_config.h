@@ -2,18 +2,27 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "dataplane/types/queue_pair_match.h"
 #include "roce/qp_attributes.h"
 #include "roce/qp_context.h"
+#include "roce/toeplitz.h"
 
 namespace roci::dataplane {
 
 class CompletionQueue;
-class RssGroup;
+class QueuePair;
 class SharedReceiveQueue;
 class XrcTargets;
+
+// Receive side scaling: the hash of a frame selects one of the work queues.
+struct RssConfig {
+  roce::ToeplitzKey key;
+  uint32_t fields;  // roce::kHash*
+  // A power of two, of the same context. They outlive the queue pair that selects them.
+  std::vector<QueuePair*> queues;
+};
 
 struct QueuePairConfig {
   roce::QpType type = roce::QpType::kRc;
@@ -32,8 +41,7 @@ struct QueuePairConfig {
   uint32_t max_send_sge = 1;
   uint32_t max_recv_sge = 1;
   uint32_t max_inline = 0;
-  // Raw packet: it has no queues and receives by these.
-  std::shared_ptr<const RssGroup> rss;
+  const RssConfig* rss = nullptr;  // raw packet: it has no queues and receives by these
   // Raw packet: a member of RSS groups; the program calls it a work queue.
   bool is_work_queue = false;
   const XrcTargets* domain = nullptr;  // XRC receive: has the queues that requests may name

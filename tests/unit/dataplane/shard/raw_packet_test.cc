@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "dataplane/qp/flow_table.h"
-#include "dataplane/qp/rss_group.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
@@ -215,9 +214,10 @@ TEST_P(RawPacket, ReceiveSideScalingSelectsTheQueueByTheHash) {
   dataplane::QueuePairConfig rss = Config(b_cq_);
   rss.send_cq = rss.recv_cq = nullptr;
   rss.max_send_wr = rss.max_recv_wr = 0;
-  rss.rss = std::make_shared<dataplane::RssGroup>(
-      roce::ToeplitzKey{1, 2, 3}, roce::kHashFields,
-      std::vector<dataplane::QueuePair*>{&first.qp(), &second.qp()});
+  const dataplane::RssConfig group{.key = roce::ToeplitzKey{1, 2, 3},
+                                   .fields = roce::kHashFields,
+                                   .queues = {&first.qp(), &second.qp()}};
+  rss.rss = &group;
   AppQp spread(b_.client(), rss);
   first.PostRecv(7, {b_.Sge(0, 5000)});
   first.Ring();
