@@ -8,9 +8,9 @@
 namespace roci::control {
 
 absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::ShardedDevice& device,
-                                                            dataplane::Lcore& lcore,
+                                                            uint32_t lcore_index,
                                                             XrcDomainFile file, uint32_t flags) {
-  if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore, nullptr);
+  if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore_index, nullptr);
   const ForeignFile& inode = (*file)[0];
   if (inode.inode == 0) return StatusFromErrno(EBADF, "the file of the XRC domain is not open");
   std::erase_if(by_file_, [](const auto& entry) { return entry.second.expired(); });
@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::ShardedDe
     return domain;
   }
   if (!(flags & ROCI_ABI_XRCD_CREATE)) return StatusFromErrno(EAGAIN, "the file has no XRC domain");
-  auto domain = std::make_shared<XrcDomain>(device, lcore, std::move(file));
+  auto domain = std::make_shared<XrcDomain>(device, lcore_index, std::move(file));
   known = domain;
   return domain;
 }

@@ -38,8 +38,8 @@ class XrcDomain {
     std::optional<roci_abi_ah_attr> address;  // as the program gave it
   };
 
-  XrcDomain(dataplane::ShardedDevice& device, dataplane::Lcore& lcore, XrcDomainFile file)
-      : file_(std::move(file)), dataplane_(device, lcore) {}
+  XrcDomain(dataplane::ShardedDevice& device, uint32_t lcore_index, XrcDomainFile file)
+      : file_(std::move(file)), dataplane_(device, lcore_index) {}
 
   dataplane::XrcTargets& dataplane() { return dataplane_; }
   std::map<uint32_t, Target>& targets() { return targets_; }  // by QPN
@@ -53,10 +53,10 @@ class XrcDomain {
 class XrcDomains {
  public:
   // ibv_open_xrcd(3) with the semantics of Linux. A domain without a file is not shared. A new
-  // domain lives on `lcore`. `flags`: ROCI_ABI_XRCD_*. EAGAIN: the file has no domain, and CREATE
-  // is not set; EINVAL: the file has a domain, and EXCLUSIVE is set.
+  // domain lives on that lcore. `flags`: ROCI_ABI_XRCD_*. EAGAIN: the file has no domain, and
+  // CREATE is not set; EINVAL: the file has a domain, and EXCLUSIVE is set.
   absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::ShardedDevice& device,
-                                                  dataplane::Lcore& lcore, XrcDomainFile file,
+                                                  uint32_t lcore_index, XrcDomainFile file,
                                                   uint32_t flags);
 
  private:

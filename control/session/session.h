@@ -307,7 +307,7 @@ class Session {
   absl::Status DestroySrq(const Request& request, const FdsPointer& fds, Reply& reply);
   // session_xrc.cc
   absl::Status OpenXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
-  absl::Status JoinLcore(dataplane::Lcore& lcore);
+  absl::Status JoinLcore(uint32_t lcore_index);
   absl::Status CloseXrcd(const Request& request, const FdsPointer& fds, Reply& reply);
   absl::Status CreateTargetQp(const roci_abi_create_qp_request& create, Reply& reply);
   absl::StatusOr<uint32_t> OpenTarget(uint32_t xrcd, uint32_t qpn, uint64_t user_handle);

@@ -16,9 +16,9 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
   if (!record.share.ok()) return LimitReached("XRC domains");
   FdsPointer file = open.has_file != 0 ? fds : nullptr;
   absl::StatusOr<std::shared_ptr<XrcDomain>> domain = device_->xrc_domains().Open(
-      device_->dataplane(), shard_->lcore(), std::move(file), open.flags);
+      device_->dataplane(), shard_->lcore_index(), std::move(file), open.flags);
   if (!domain.ok()) return domain.status();
-  const absl::Status status = JoinLcore((*domain)->dataplane().lcore());
+  const absl::Status status = JoinLcore((*domain)->dataplane().lcore_index());
   if (!status.ok()) return status;
   record.domain = *std::move(domain);
   const absl::StatusOr<uint32_t> handle = xrcds_.Add(std::move(record));
@@ -28,9 +28,9 @@ absl::Status Session::OpenXrcd(const Request& request, const FdsPointer& fds, Re
 }
 
 // All sessions of an XRC domain must be on the same lcore.
-absl::Status Session::JoinLcore(dataplane::Lcore& lcore) {
-  if (&shard_->lcore() == &lcore) return absl::OkStatus();
-  if (xrcds_.size() != 0 || !shard_->MoveTo(lcore)) {
+absl::Status Session::JoinLcore(uint32_t lcore_index) {
+  if (shard_->lcore_index() == lcore_index) return absl::OkStatus();
+  if (xrcds_.size() != 0 || !shard_->MoveTo(lcore_index)) {
     return absl::FailedPreconditionError(
         "the XRC domain is on another lcore, to which this session can no longer move");
   }

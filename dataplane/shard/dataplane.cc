@@ -74,10 +74,11 @@ Dataplane::~Dataplane() {
   pool_.reset();
 }
 
-Lcore& Dataplane::LeastLoadedLcore() {
-  return **std::min_element(lcores_.begin(), lcores_.end(), [](const auto& a, const auto& b) {
-    return a->contexts() < b->contexts();
-  });
+uint32_t Dataplane::LeastLoadedLcore() const {
+  const auto& least =
+      *std::min_element(lcores_.begin(), lcores_.end(),
+                        [](const auto& a, const auto& b) { return a->contexts() < b->contexts(); });
+  return least->index();
 }
 
 LcoreThread Dataplane::ThreadOf(uint32_t lcore) const {
@@ -109,16 +110,12 @@ bool Dataplane::PrepareDurable() {
                      [](const auto& lcore) { return lcore->PrepareDurable(); });
 }
 
-void Dataplane::CallAll(absl::FunctionRef<void(const OnShard&, Lcore&)> f) {
-  for (auto& lcore : lcores_) lcore->Call([&](const OnShard& shard) { f(shard, *lcore); });
-}
-
 void Dataplane::ReleaseSome() { releases_->Release(); }
 
 bool Dataplane::HasReleases() const { return !releases_->empty(); }
 
 void Dataplane::Quiesce() {
-  CallAll([](const OnShard&, Lcore&) {});
+  for (auto& lcore : lcores_) lcore->Call([](const OnShard&) {});
 }
 
 }  // namespace roci::dataplane

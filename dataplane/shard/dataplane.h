@@ -6,7 +6,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "dataplane/base/eal_options.h"
 #include "dataplane/port/port_services.h"
@@ -16,7 +15,6 @@
 namespace roci::dataplane {
 
 class Lcore;
-class OnShard;
 class PendingReleases;
 class PriorityGuard;
 class ThreadPriority;
@@ -36,13 +34,11 @@ class Dataplane final : public PortServices {
   static absl::StatusOr<std::unique_ptr<Dataplane>> Start(const DataplaneOptions& options);
   ~Dataplane() override;
 
-  Lcore& lcore(uint32_t index) { return *lcores_[index]; }
-  PendingReleases& releases() { return *releases_; }
   // Frees some of what copies do not use any more. Call it from time to time while HasReleases().
   void ReleaseSome();
   bool HasReleases() const;
-  // The lcore with the fewest verbs contexts.
-  Lcore& LeastLoadedLcore();
+  // The index of the lcore with the fewest verbs contexts.
+  uint32_t LeastLoadedLcore() const;
   LcoreThread ThreadOf(uint32_t lcore) const;
   LcoreState Inspect(uint32_t lcore) const;
   // Returns the account (uid) of one user that has blocked the lcore (MemoryWatch), each user once.
@@ -61,12 +57,10 @@ class Dataplane final : public PortServices {
   // Prepares every lcore for FLUSH for persistence. False: no thread can be created.
   bool PrepareDurable();
 
-  // Runs `f(shard, lcore)` on every lcore, one after the other. When it returns, every lcore has
-  // finished its current burst and sees everything that the caller stored before the call.
-  void CallAll(absl::FunctionRef<void(const OnShard&, Lcore&)> f);
   void Quiesce() override;
 
  private:
+  friend class ShardAccess;
   Dataplane();
   bool has_virtual_time_ = false;
   std::unique_ptr<FramePool> pool_;

@@ -35,9 +35,7 @@ absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) 
   UseFaults({settings.match.direction});
   std::move(undo).Cancel();
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->AttachTap(shard, *taps_[i]);
-    });
+    LcoreOf(i).Call([&](const OnShard& shard) { lanes_[i]->AttachTap(shard, *taps_[i]); });
   }
   return id;
 }
@@ -61,7 +59,7 @@ void ShardedDevice::UseFaults(std::initializer_list<LinkDirection> directions) {
     }
   }
   for (size_t i = 0; i < taps_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+    LcoreOf(i).Call([&](const OnShard& shard) {
       for (const LinkDirection direction : directions) {
         taps_[i]->UseFaults(shard, direction, tables[i][static_cast<size_t>(direction)].get());
       }
@@ -126,7 +124,7 @@ bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
 template <class Change>
 void ShardedDevice::ChangeLaneFaults(Change&& change) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+    LcoreOf(i).Call([&](const OnShard& shard) {
       LaneFaults& lane = *lane_faults_[i];
       change(lane);
       lanes_[i]->UseCompletionFaults(shard, std::span(lane.faults).first(lane.count));

@@ -19,7 +19,7 @@ namespace roci::dataplane {
 void ShardedDevice::OpenTaps() {
   fault_tables_.resize(lanes_.size());
   for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
-    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
+    Lcore& lcore = LcoreOf(i);
     taps_.push_back(std::make_unique<LinkTap>(static_cast<uint32_t>(i), lcore.services().now_ns,
                                               dataplane_.frames().mempool(), lanes_[i]->view()));
   }
@@ -28,7 +28,7 @@ void ShardedDevice::OpenTaps() {
 // With virtual time there is one lcore, and the lane keeps its tap.
 void ShardedDevice::UseWireTime(uint32_t rate_mbps) {
   OpenTaps();
-  dataplane_.lcore(0).Call([&](const OnShard& shard) {
+  LcoreOf(0).Call([&](const OnShard& shard) {
     taps_[0]->UseWireTime(shard, rate_mbps, dataplane_.frames().capacity());
     lanes_[0]->AttachTap(shard, *taps_[0]);
   });
@@ -39,9 +39,7 @@ void ShardedDevice::SetLinkDown(bool is_down) {
   RefreshLink();
   OpenTaps();
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->SetDown(shard, is_down, *taps_[i]);
-    });
+    LcoreOf(i).Call([&](const OnShard& shard) { lanes_[i]->SetDown(shard, is_down, *taps_[i]); });
   }
 }
 
@@ -53,7 +51,7 @@ absl::Status ShardedDevice::AddCapture(CaptureTap& capture) {
   OpenTaps();
   captures_.push_back(&capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+    LcoreOf(i).Call([&](const OnShard& shard) {
       taps_[i]->AddCapture(shard, capture);
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
@@ -65,9 +63,7 @@ absl::Status ShardedDevice::AddCapture(CaptureTap& capture) {
 void ShardedDevice::RemoveCapture(CaptureTap& capture) {
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      taps_[i]->RemoveCapture(shard, capture);
-    });
+    LcoreOf(i).Call([&](const OnShard& shard) { taps_[i]->RemoveCapture(shard, capture); });
   }
 }
 
@@ -79,7 +75,7 @@ absl::Status ShardedDevice::AddTrace(DeviceTrace& trace) {
   OpenTaps();
   is_traced_ = true;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(i));
+    Lcore& lcore = LcoreOf(i);
     trace.lanes[i]->UseClock(lcore.services().now_ns);
     lcore.Call([&](const OnShard& shard) {
       lanes_[i]->UseTrace(shard, trace.lanes[i].get());
@@ -92,7 +88,7 @@ absl::Status ShardedDevice::AddTrace(DeviceTrace& trace) {
 
 void ShardedDevice::RemoveTrace() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+    LcoreOf(i).Call([&](const OnShard& shard) {
       lanes_[i]->UseTrace(shard, nullptr);
       taps_[i]->UseTrace(shard, nullptr);
     });
@@ -118,7 +114,7 @@ absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
                                                       rule.shared_bottleneck()));
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
+    LcoreOf(i).Call([&](const OnShard& shard) {
       taps_[i]->AddRule(shard, settings.direction, *rule.lanes[i]);
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
@@ -128,9 +124,8 @@ absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
 
 void ShardedDevice::RemoveRule(size_t index) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]);
-    });
+    LcoreOf(i).Call(
+        [&](const OnShard& shard) { taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]); });
   }
   rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));
 }

@@ -9,11 +9,12 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/shard_access.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 Lcore::Lcore(Dataplane& dataplane, uint32_t index, const LcoreOptions& options)
-    : index_(index), releases_(dataplane.releases()), realtime_(options.realtime) {
+    : index_(index), releases_(ShardAccess::ReleasesOf(dataplane)), realtime_(options.realtime) {
   shared_->wake = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   shared_->watch = Fd(eventfd(0, EFD_CLOEXEC));
   worker_ = std::make_unique<Worker>(dataplane, *this, options);

@@ -19,6 +19,7 @@
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/pending_releases.h"
+#include "dataplane/shard/shard_access.h"
 #include "dataplane/shard/shard_client_inl.h"
 #include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
@@ -82,8 +83,9 @@ void ShardClient::SendPosted(uint32_t first, uint32_t end) {
 }
 
 absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& device,
-                                                                 Lcore& lcore,
+                                                                 uint32_t lcore_index,
                                                                  ShardClientConfig config) {
+  Lcore& lcore = ShardAccess::LcoreOf(device.dataplane(), lcore_index);
   std::unique_ptr<ShardClient> client(new ShardClient(device, lcore, std::move(config)));
   if (absl::Status status = client->OpenDoorbells(); !status.ok()) return status;
   if (!lcore.StartToWatch()) {
@@ -187,7 +189,8 @@ void ShardClient::ForEachCompletionQueue(F&& f) {
   });
 }
 
-bool ShardClient::MoveTo(Lcore& lcore) {
+bool ShardClient::MoveTo(uint32_t lcore_index) {
+  Lcore& lcore = ShardAccess::LcoreOf(device_.dataplane(), lcore_index);
   if (context_->has_queue_pairs() || !context_->shared_queues().empty() ||
       context_->copies().IsShared() || !lcore.StartToWatch()) {
     return false;
@@ -209,7 +212,7 @@ bool ShardClient::MoveTo(Lcore& lcore) {
 }
 
 void ShardClient::ShareKeysOf(ShardClient& other) {
-  const bool moved = lcore_ == other.lcore_ || MoveTo(*other.lcore_);
+  const bool moved = lcore_ == other.lcore_ || MoveTo(other.lcore_index());
   assert(moved);
   static_cast<void>(moved);
   context_->ShareKeysOf(*other.context_);

@@ -45,7 +45,8 @@ struct ShardClientConfig {
 // doorbell.
 class ShardClient {
  public:
-  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device, Lcore& lcore,
+  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device,
+                                                             uint32_t lcore_index,
                                                              ShardClientConfig config);
   // Removes all remaining objects from the lcore and frees them.
   ~ShardClient();
@@ -63,12 +64,11 @@ class ShardClient {
   void AwaitCopies(memory::ReleasedMappings mappings);
 
   ShardedDevice& device() { return device_; }
-  Lcore& lcore() { return *lcore_; }
   uint32_t lcore_index() const;
   // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
   // possible, because it has other queue pairs or shared receive queues, or shares its keys, or no
   // thread can be started.
-  bool MoveTo(Lcore& lcore);
+  bool MoveTo(uint32_t lcore_index);
   // Makes this context, which must have no objects, use the keys and the lcore of `other`. The key
   // table is destroyed with the last of its contexts.
   void ShareKeysOf(ShardClient& other);
@@ -123,9 +123,6 @@ class ShardClient {
   bool Do(const BreakCompletionQueue& command);
   bool Do(const BreakReceiveQueue& command);
 
-  // The shard's side of the context.
-  VerbsContext& context(const OnShard&) { return *context_; }
-
   // The doorbell for list operations of a queue with tag matching.
   static uint32_t TagDoorbell(uint32_t srq_handle) { return ROCI_ABI_MAX_QP_HANDLES - srq_handle; }
   // Handles of queue pairs are lower.
@@ -134,6 +131,7 @@ class ShardClient {
   uint32_t last_srq_handle() const { return ROCI_ABI_MAX_QP_HANDLES - max_queue_pairs_; }
 
  private:
+  friend class ShardAccess;
   ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config);
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;

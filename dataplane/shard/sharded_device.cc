@@ -23,6 +23,7 @@
 #include "dataplane/shard/device_impairments.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/shard_access.h"
 #include "memory/split_mix.h"
 #include "roce/headers.h"
 
@@ -100,7 +101,7 @@ void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
   max_frame_bytes_ = MaxFrameBytes();
   if (congestion_) line_rate_kbps_ = LineRateKbps();
   for (uint32_t i = 0; i < dataplane_.lcore_count(); ++i) {
-    Lcore& lcore = dataplane_.lcore(i);
+    Lcore& lcore = LcoreOf(i);
     auto lane = std::make_unique<DeviceLane>(
         *this, DeviceLane::Config{.mac = mac_,
                                   .congestion = congestion_,
@@ -124,9 +125,13 @@ void ShardedDevice::AddLanes(const ShardedDeviceConfig& config) {
 
 ShardedDevice::ShardedDevice(Dataplane& dataplane) : dataplane_(dataplane) {}
 
+Lcore& ShardedDevice::LcoreOf(size_t lane) {
+  return ShardAccess::LcoreOf(dataplane_, static_cast<uint32_t>(lane));
+}
+
 ShardedDevice::~ShardedDevice() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).DetachLane(*lanes_[i]);
+    LcoreOf(i).DetachLane(*lanes_[i]);
   }
   if (wire_ != nullptr) wire_->RemoveEndpoint(wire_endpoint_);
   lanes_.clear();
@@ -171,9 +176,8 @@ void ShardedDevice::RefreshLink() {
   max_frame_bytes_ = max_frame_bytes;
   line_rate_kbps_ = line_rate_kbps;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->UseLink(shard, max_frame_bytes, line_rate_kbps);
-    });
+    LcoreOf(i).Call(
+        [&](const OnShard& shard) { lanes_[i]->UseLink(shard, max_frame_bytes, line_rate_kbps); });
   }
 }
 
@@ -246,32 +250,29 @@ absl::Status ShardedDevice::SendRaw(std::span<const std::byte> frame) {
     rte_pktmbuf_free(buffer);
     return absl::ResourceExhaustedError("the lcore is behind with raw frames");
   }
-  dataplane_.lcore(home_lcore_).WakeForShortWork();
+  LcoreOf(home_lcore_).WakeForShortWork();
   return absl::OkStatus();
 }
 
 void ShardedDevice::SetLocalAddresses(std::span<const roce::NetAddress> addresses) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     std::vector<roce::NetAddress> copy(addresses.begin(), addresses.end());
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->SetLocalAddresses(shard, std::move(copy));
-    });
+    LcoreOf(i).Call(
+        [&](const OnShard& shard) { lanes_[i]->SetLocalAddresses(shard, std::move(copy)); });
   }
 }
 
 absl::Status ShardedDevice::AttachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
-  const bool added = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    return lane.Join(shard, group, qp);
-  });
+  const bool added =
+      LcoreOf(lane.lcore).Call([&](const OnShard& shard) { return lane.Join(shard, group, qp); });
   return added ? absl::OkStatus() : absl::AlreadyExistsError("the queue pair is in the group");
 }
 
 absl::Status ShardedDevice::DetachMulticast(QueuePair& qp, const roce::Gid& group) {
   DeviceLane& lane = DeviceLane::Of(qp.lane());
-  const bool removed = dataplane_.lcore(lane.lcore).Call([&](const OnShard& shard) {
-    return lane.Leave(shard, group, qp);
-  });
+  const bool removed =
+      LcoreOf(lane.lcore).Call([&](const OnShard& shard) { return lane.Leave(shard, group, qp); });
   return removed ? absl::OkStatus() : absl::NotFoundError("the queue pair is not in the group");
 }
 
@@ -281,7 +282,7 @@ absl::Status ShardedDevice::AddFlow(FlowRule& rule) {
   size_t added_to = 0;
   absl::Cleanup remove = [&] { RemoveFlowFrom(added_to, rule); };
   for (; added_to < lanes_.size(); ++added_to) {
-    Lcore& lcore = dataplane_.lcore(static_cast<uint32_t>(added_to));
+    Lcore& lcore = LcoreOf(added_to);
     const bool added =
         lcore.Call([&](const OnShard& shard) { return lanes_[added_to]->flows.Add(shard, rule); });
     if (!added) return absl::ResourceExhaustedError("different masks of flow rules");
@@ -294,9 +295,7 @@ absl::Status ShardedDevice::AddFlow(FlowRule& rule) {
 // Removes the rule from the first `lanes` lanes.
 void ShardedDevice::RemoveFlowFrom(size_t lanes, FlowRule& rule) {
   for (size_t i = 0; i < lanes; ++i) {
-    dataplane_.lcore(static_cast<uint32_t>(i)).Call([&](const OnShard& shard) {
-      lanes_[i]->flows.Remove(shard, rule);
-    });
+    LcoreOf(i).Call([&](const OnShard& shard) { lanes_[i]->flows.Remove(shard, rule); });
   }
 }
 

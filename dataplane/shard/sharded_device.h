@@ -39,6 +39,7 @@ class FaultTable;
 class Dataplane;
 class DeviceLane;
 class EthdevPort;
+class Lcore;
 class LinkTap;
 class QpnSpace;
 class QueuePair;
@@ -200,6 +201,7 @@ class ShardedDevice {
  private:
   void RemoveFlowFrom(size_t lanes, FlowRule& rule);
   explicit ShardedDevice(Dataplane& dataplane);
+  Lcore& LcoreOf(size_t lane);
   absl::Status OpenPort(const ShardedDeviceConfig& config);
   absl::Status OpenSlowPath();
   void AddLanes(const ShardedDeviceConfig& config);

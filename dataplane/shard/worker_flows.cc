@@ -78,7 +78,7 @@ void Worker::TakeByRule(DeviceLane& lane, const FlowRule& rule, const roce::Flow
   if (copy != nullptr &&
       DeviceLane::Of(rule.qp->lane()).PassMatched(copy, rule.qp->qpn(), rule.tag)) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    dataplane_.lcore(DeviceLane::Of(rule.qp->lane()).lcore).WakeIfSleeping();
+    dataplane_.WakeIfSleeping(DeviceLane::Of(rule.qp->lane()).lcore);
     return;
   }
   rte_pktmbuf_free(copy);

@@ -8,17 +8,21 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/shard_access.h"
 #include "dataplane/shard/shard_client.h"
 #include "dataplane/shard/sharded_device.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 
-XrcTargets::XrcTargets(ShardedDevice& device, Lcore& lcore) : device_(device), lcore_(lcore) {}
+XrcTargets::XrcTargets(ShardedDevice& device, uint32_t lcore_index)
+    : device_(device), lcore_(ShardAccess::LcoreOf(device.dataplane(), lcore_index)) {}
 
 XrcTargets::~XrcTargets() {
   while (!targets_.empty()) DestroyTarget(**targets_.begin());
 }
+
+uint32_t XrcTargets::lcore_index() const { return lcore_.index(); }
 
 absl::StatusOr<XrcTargets::Created> XrcTargets::CreateTarget(const QueuePairConfig& config) {
   const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_.index());
@@ -54,7 +58,7 @@ std::unique_ptr<TargetOpening> XrcTargets::Open(QueuePair& qp, ShardClient& clie
   auto opening = std::make_unique<TargetOpening>();
   opening->user_handle = user_handle;
   lcore_.Call([&](const OnShard& shard) {
-    opening->context = &client.context(shard);
+    opening->context = &ShardAccess::ContextOf(shard, client);
     qp.events(shard).Add(shard, *opening);
   });
   return opening;

@@ -29,7 +29,7 @@ class XrcTargets {
     roce::Qpn qpn;
   };
 
-  XrcTargets(ShardedDevice& device, Lcore& lcore);
+  XrcTargets(ShardedDevice& device, uint32_t lcore_index);
   // Destroys the remaining queue pairs. No context may have one open, or have a shared receive
   // queue in the domain.
   ~XrcTargets();
@@ -37,7 +37,7 @@ class XrcTargets {
   XrcTargets& operator=(const XrcTargets&) = delete;
 
   ShardedDevice& device() { return device_; }
-  Lcore& lcore() { return lcore_; }
+  uint32_t lcore_index() const;
 
   // Creates a queue pair that no context has open yet. Uses only the type and limits of the config.
   absl::StatusOr<Created> CreateTarget(const QueuePairConfig& config);

@@ -326,7 +326,8 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
   } else if (options.mode == "lat") {
     Latency(options, a, b, a_cq, pairs);
   } else {
-    MeasureThroughput(options, dataplane.lcore(0), a, b, a_cq, b_cq, pairs);
+    MeasureThroughput(options, dataplane::ShardAccess::LcoreOf(dataplane, 0), a, b, a_cq, b_cq,
+                      pairs);
   }
   traces.End();
 }
@@ -341,8 +342,8 @@ void Run(const Options& options) {
     std::exit(1);
   }
   if (std::getenv("THREADS") == nullptr) {
-    (*dataplane)->lcore(0).Stop();
-    dataplane::Lcore& lcore = (*dataplane)->lcore(0);
+    dataplane::ShardAccess::LcoreOf(**dataplane, 0).Stop();
+    dataplane::Lcore& lcore = dataplane::ShardAccess::LcoreOf(**dataplane, 0);
     lcore.Call([&](const dataplane::OnShard& shard) { g_inline_worker = &lcore.worker(shard); });
   }
   Measure(options, **dataplane);

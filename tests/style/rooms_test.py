@@ -98,20 +98,6 @@ class Seam(unittest.TestCase):
                   for _, name in check_includes.own_includes(TOP, path)}
         self.assertEqual(sorted(listed - included - behind), [])
 
-    def complaints(self, line):
-        with tempfile.TemporaryDirectory() as top:
-            file = pathlib.Path(top) / 'control/session/x.cc'
-            file.parent.mkdir(parents=True)
-            file.write_text(line + '\n')
-            return check_includes.check_file(pathlib.Path(top), file)
-
-    def test_control_does_not_reach_into_a_shard(self):
-        for line in ('lcore_->Call([&](const OnShard& shard) {});', 'services.dataplane.lcore(0).CallInRound(f);',
-                     'dataplane.CallAll([](const OnShard&, Lcore&) {});', 'record->qp->core.Query(out);', 'x.qp().host.RaiseEvent(e);'):
-            self.assertEqual(len(self.complaints(line)), 1, line)
-        for line in ('shard_->Do(dataplane::QueryQueuePair{*record->qp});', 'blocking_calls.Call(f);', 'record->qp->type();'):
-            self.assertEqual(self.complaints(line), [], line)
-
 
 if __name__ == '__main__':
     tap.main(sys.modules[__name__])

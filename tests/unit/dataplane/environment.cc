@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "dataplane/shard/shard_access.h"
 #include "tests/unit/dataplane/dpdk_folder.h"
 
 namespace roci::testing {
@@ -33,5 +34,9 @@ class DataplaneEnvironment : public ::testing::Environment {
 }  // namespace
 
 dataplane::Dataplane& TestDataplane() { return *g_dataplane; }
+
+dataplane::Lcore& TestLcore(uint32_t index) {
+  return dataplane::ShardAccess::LcoreOf(*g_dataplane, index);
+}
 
 }  // namespace roci::testing

@@ -41,7 +41,7 @@ class Environment : public ::testing::Environment {
     auto dataplane = dataplane::Dataplane::Start(options);
     ASSERT_TRUE(dataplane.ok()) << dataplane.status();
     g_dataplane = *std::move(dataplane);
-    dataplane::Lcore& lcore = g_dataplane->lcore(0);
+    dataplane::Lcore& lcore = dataplane::ShardAccess::LcoreOf(*g_dataplane, 0);
     lcore.Stop();
     lcore.Call([&](const dataplane::OnShard& shard) { g_worker = &lcore.worker(shard); });
   }
@@ -327,7 +327,7 @@ TEST_F(FairnessTest, QueuePairsThatWaitForCopiesTakeNoTurns) {
   AddUser(kRung, {});
   Requests& stalled = user(1).requests;
   const auto on_copies = [&](auto&& f) {
-    g_dataplane->lcore(0).Call([&](const dataplane::OnShard& shard) {
+    dataplane::ShardAccess::LcoreOf(*g_dataplane, 0).Call([&](const dataplane::OnShard& shard) {
       f(shard, stalled.queue_pair(0).qp().host(shard).copies());
     });
   };

@@ -114,8 +114,9 @@ namespace {
 
 // Handles are reused as late as possible, as the control thread does it.
 uint32_t FreeHandle(dataplane::ShardClient& client) {
-  return client.lcore().Call([&](const dataplane::OnShard& shard) {
-    const dataplane::VerbsContext& context = client.context(shard);
+  dataplane::Lcore& lcore = dataplane::ShardAccess::LcoreOf(client);
+  return lcore.Call([&](const dataplane::OnShard& shard) {
+    const dataplane::VerbsContext& context = dataplane::ShardAccess::ContextOf(shard, client);
     uint32_t handle = context.handle_end();
     if (handle < client.queue_pair_handles()) return handle;
     for (handle = 0; context.FindQueuePair(shard, handle) != nullptr;) ++handle;
@@ -211,8 +212,7 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
   session.max_queue_pairs = 32768;  // leaves doorbells for shared receive queues
   session.async_socket =
       std::make_shared<dataplane::EventSocket>(dataplane::Fd(pipe_ends[1]), nullptr);
-  client_ = Take(dataplane::ShardClient::Create(*used_device_, dataplane.lcore(config.lcore),
-                                                std::move(session)));
+  client_ = Take(dataplane::ShardClient::Create(*used_device_, config.lcore, std::move(session)));
   RegisterMemory(config);
 }
 

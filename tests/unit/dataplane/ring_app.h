@@ -12,6 +12,7 @@
 #include "dataplane/port/wire.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/shard_access.h"
 #include "dataplane/shard/shard_client.h"
 #include "dataplane/shard/sharded_device.h"
 #include "memory/app_memory.h"
@@ -124,6 +125,10 @@ class Node {
 
   dataplane::ShardedDevice& device() { return *used_device_; }
   dataplane::ShardClient& client() { return *client_; }
+  dataplane::Lcore& lcore() { return dataplane::ShardAccess::LcoreOf(*client_); }
+  dataplane::VerbsContext& context(const dataplane::OnShard& shard) {
+    return dataplane::ShardAccess::ContextOf(shard, *client_);
+  }
   std::byte* memory() const { return memory_; }
   // The daemon's mapping of the memory; null with `process_vm`.
   std::byte* mapped() const { return mapped_; }

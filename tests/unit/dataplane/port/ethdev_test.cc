@@ -133,7 +133,7 @@ class ScatteredTest : public ::testing::Test {
   // As a port delivers it: net_ring returns the sent mbufs unchanged. This thread sends in place of
   // the lcore, because ThreadSanitizer does not see the ordering in DPDK's driver.
   void Deliver(const std::vector<std::byte>& frame, size_t segment) {
-    TestDataplane().lcore(0).Call([&](const dataplane::OnShard&) { SendOut(frame, segment); });
+    TestLcore(0).Call([&](const dataplane::OnShard&) { SendOut(frame, segment); });
   }
   void SendOut(const std::vector<std::byte>& frame, size_t segment) {
     rte_mbuf* first = nullptr;

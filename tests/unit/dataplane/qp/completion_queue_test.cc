@@ -28,9 +28,9 @@ class CompletionQueueTest : public ::testing::Test {
       : wire_(TestDataplane()), node_(TestDataplane(), &wire_, {}), cq_(node_.client(), 5) {}
 
   void Write(AppCq& cq, uint64_t wr_id) {
-    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    node_.lcore().Call([&](const dataplane::OnShard& shard) {
       WriteHere(shard, cq, wr_id);
-      node_.client().lcore().worker(shard).events().Publish(shard);
+      node_.lcore().worker(shard).events().Publish(shard);
     });
   }
   // On the lcore.
@@ -72,16 +72,16 @@ TEST_F(CompletionQueueTest, EntriesOfABurstAppearTogether) {
   Write(cq_, 0);
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Poll(&cqe));
-  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.lcore().Call([&](const dataplane::OnShard& shard) {
     for (uint64_t i = 1; i <= 4; ++i) WriteHere(shard, cq_, i);
     EXPECT_FALSE(cq_.Poll(&cqe)) << "before they are published";
-    node_.client().lcore().worker(shard).events().Publish(shard);
+    node_.lcore().worker(shard).events().Publish(shard);
     for (uint64_t i = 1; i <= 2; ++i) {
       ASSERT_TRUE(cq_.Poll(&cqe));
       EXPECT_EQ(cqe.wr_id, i);
     }
     // A second call has no effect.
-    node_.client().lcore().worker(shard).events().Publish(shard);
+    node_.lcore().worker(shard).events().Publish(shard);
   });
   for (uint64_t i = 3; i <= 4; ++i) {
     ASSERT_TRUE(cq_.Poll(&cqe));
@@ -102,15 +102,15 @@ dataplane::CompletionQueueMove MoveTo(uint32_t entries, const AppCq& cq) {
 
 TEST_F(CompletionQueueTest, DelayedEntriesAreNotLostWithoutABurst) {
   // Entries are published only by the loop iteration itself, and by a move to another ring.
-  node_.client().lcore().Call([&](const dataplane::OnShard& shard) { WriteHere(shard, cq_, 1); });
+  node_.lcore().Call([&](const dataplane::OnShard& shard) { WriteHere(shard, cq_, 1); });
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Wait(&cqe, 5000));
   EXPECT_EQ(cqe.wr_id, 1u);
   dataplane::CompletionQueueMove move = MoveTo(16, cq_);
-  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.lcore().Call([&](const dataplane::OnShard& shard) {
     WriteHere(shard, cq_, 2);
     ASSERT_EQ(cq_.cq()->SwapRing(shard, move), CompletionQueue::MoveResult::kMoved);
-    node_.client().lcore().worker(shard).events().Publish(shard);
+    node_.lcore().worker(shard).events().Publish(shard);
   });
   cq_.Switch(cq_.cq()->TakeFd());
   ASSERT_TRUE(cq_.Poll(&cqe));
@@ -133,7 +133,7 @@ TEST_F(CompletionQueueTest, AMoveCopiesMostEntriesOutsideOfTheShard) {
   write(3 * kMost);
   dataplane::CompletionQueueMove move = MoveTo(32 * kMost, cq);
   const auto swap = [&] {
-    return node_.client().lcore().Call(
+    return node_.lcore().Call(
         [&](const dataplane::OnShard& shard) { return cq.cq()->SwapRing(shard, move); });
   };
   ASSERT_EQ(swap(), CompletionQueue::MoveResult::kCopyFirst);
@@ -182,7 +182,7 @@ TEST_F(CompletionQueueTest, OverflowKillsTheQueueAndIsReportedOnce) {
 // As `roci event` does it.
 TEST_F(CompletionQueueTest, AQueueThatIsBrokenWithRoomTakesNoMoreEntries) {
   Write(cq_, 1);
-  node_.client().lcore().Call([&](const dataplane::OnShard& shard) { cq_.cq()->Overflow(shard); });
+  node_.lcore().Call([&](const dataplane::OnShard& shard) { cq_.cq()->Overflow(shard); });
   Write(cq_, 2);
   roci_abi_cqe cqe;
   ASSERT_TRUE(cq_.Poll(&cqe));
@@ -193,7 +193,7 @@ TEST_F(CompletionQueueTest, AQueueThatIsBrokenWithRoomTakesNoMoreEntries) {
 TEST_F(CompletionQueueTest, AnIgnoredOverflowLosesOnlyEntries) {
   cq_.cq()->IgnoreOverrun();
   for (uint64_t i = 0; i < 10; ++i) Write(cq_, i);
-  node_.client().lcore().Call(
+  node_.lcore().Call(
       [&](const dataplane::OnShard& shard) { cq_.cq()->LoseEntry(shard); });  // by a fault
   EXPECT_FALSE(cq_.cq()->overflowed());
   roci_abi_async_event event{};
@@ -300,7 +300,7 @@ class ModerationTest : public CompletionQueueTest {
   }
   // The number of events, after the lcore has executed all earlier commands.
   uint32_t Events() {
-    for (int round = 0; round < 2; ++round) node_.client().lcore().FinishRound();
+    for (int round = 0; round < 2; ++round) node_.lcore().FinishRound();
     return moderated_->cq()->comp_events();
   }
   void WriteOne() { Write(*moderated_, 1); }
@@ -328,11 +328,11 @@ TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
   for (const roci_abi_cq_arm arm : {ROCI_ABI_CQ_ARM_ANY, ROCI_ABI_CQ_ARM_SOLICITED}) {
     const uint32_t before = Events();
     moderated_->Arm(arm);
-    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    node_.lcore().Call([&](const dataplane::OnShard& shard) {
       for (uint64_t i = 1; i <= 2; ++i) {
         WriteHere(shard, *moderated_, i, true);
         EXPECT_EQ(moderated_->cq()->comp_events(), before) << "before the entry can be seen";
-        node_.client().lcore().worker(shard).events().Publish(shard);
+        node_.lcore().worker(shard).events().Publish(shard);
         roci_abi_cqe cqe;
         EXPECT_TRUE(moderated_->Poll(&cqe));
         EXPECT_EQ(cqe.wr_id, i);
@@ -340,11 +340,11 @@ TEST_F(ModerationTest, ArmingAfterAnEntryReportsTheNextOne) {
       }
     });
     EXPECT_EQ(Events(), before + 2);
-    node_.client().lcore().Call(
+    node_.lcore().Call(
         [&](const dataplane::OnShard& shard) { WriteHere(shard, *moderated_, 3, false); });
     const uint32_t any = arm == ROCI_ABI_CQ_ARM_ANY ? 1 : 0;
     EXPECT_EQ(Events(), before + 2 + any);
-    node_.client().lcore().Call(
+    node_.lcore().Call(
         [&](const dataplane::OnShard& shard) { WriteHere(shard, *moderated_, 4, true); });
     EXPECT_EQ(Events(), before + 3);
     roci_abi_cqe cqe;
@@ -380,11 +380,11 @@ TEST_F(ModerationTest, AVisibleEntryIsCompleteAndFollowsItsEvent) {
     }
     return !HasFailure();
   };
-  node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+  node_.lcore().Call([&](const dataplane::OnShard& shard) {
     const auto write = [&] {
       WriteHere(shard, *moderated_, 1);
       WriteHere(shard, *moderated_, 2);
-      node_.client().lcore().worker(shard).events().Publish(shard);
+      node_.lcore().worker(shard).events().Publish(shard);
     };
     looks = ForEachStep({header, kEntries + 2 * sizeof(roci_abi_cqe)}, write, check);
   });
@@ -414,7 +414,7 @@ TEST_F(ModerationTest, ExactlyTheEntryThatRaisesTheEventIsSaidToDoSo) {
     moderated_->Arm(burst.arm);
     const uint32_t before = Events();
     std::vector<bool> raises;
-    node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    node_.lcore().Call([&](const dataplane::OnShard& shard) {
       for (const bool solicited : burst.solicited) {
         raises.push_back(moderated_->cq()->RaisesEvent(shard, solicited));
         WriteHere(shard, *moderated_, 1, solicited);

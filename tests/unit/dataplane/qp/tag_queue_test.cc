@@ -45,7 +45,7 @@ class TagQueueTest : public ::testing::Test {
   }
   // Everything accesses the completion queue, and so must run on its lcore.
   bool Serve() {
-    return node_.client().lcore().Call(
+    return node_.lcore().Call(
         [&](const dataplane::OnShard& shard) { return queue_->Serve(shard, 1234); });
   }
   roci_abi_cqe Completion() {
@@ -164,8 +164,8 @@ TEST_F(TagQueueTest, ASharedQueueUpToTheLastHandleHasADoorbell) {
   dataplane::ShardClientConfig config;
   config.max_queue_pairs = 1000;
   config.async_socket = std::make_shared<dataplane::EventSocket>(dataplane::Fd(ends[1]), nullptr);
-  const auto session =
-      dataplane::ShardClient::Create(node_.device(), node_.client().lcore(), std::move(config));
+  const auto session = dataplane::ShardClient::Create(node_.device(), node_.client().lcore_index(),
+                                                      std::move(config));
   ASSERT_TRUE(session.ok());
   const AppCq cq(**session, 16);
   dataplane::SharedReceiveQueueConfig srq;

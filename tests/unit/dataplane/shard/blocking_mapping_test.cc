@@ -20,7 +20,7 @@ constexpr size_t kSecondAt = kWaitingAt + kWaitingBytes;
 
 class BlockingMapping : public ::testing::Test {
  protected:
-  static uint64_t Blocked() { return TestDataplane().lcore(0).Snapshot().memory_blocked; }
+  static uint64_t Blocked() { return TestLcore(0).Snapshot().memory_blocked; }
   static uint64_t DirectBytes(Node& node) {
     uint64_t bytes = 0;
     for (const memory::RegionInfo& info : node.client().Do(dataplane::ListRegions{})) {
@@ -107,7 +107,7 @@ TEST_F(BlockingMapping, OfManyRegionsIsGivenUpInAllOfThem) {
   for (uint32_t i = 0; i < kRegions; ++i) ASSERT_EQ(add(), memory::MemoryStatus::kOk) << i;
   EXPECT_EQ(DirectBytes(end.b()), (uint64_t{1} << 20) + uint64_t{kRegions} * 4096);
   Block(end, memory, kWaitingAt);
-  for (int i = 0; i < 16; ++i) end.b().client().lcore().FinishRound();
+  for (int i = 0; i < 16; ++i) end.b().lcore().FinishRound();
   EXPECT_EQ(DirectBytes(end.b()), 0u);
   ASSERT_EQ(add(), memory::MemoryStatus::kOk);
   EXPECT_EQ(DirectBytes(end.b()), 0u) << "of a region that was registered later";

@@ -25,7 +25,7 @@ namespace {
 constexpr uint32_t kCalls = 20'000;
 
 TEST(LcoreTest, RunsEveryFunctionOneAtATime) {
-  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  dataplane::Lcore& lcore = TestLcore(0);
   uint32_t count = 0;  // plain: two at a time would lose some
   bool inside = false;
   auto add = [&](const dataplane::OnShard&) {
@@ -48,7 +48,7 @@ TEST(LcoreTest, RunsEveryFunctionOneAtATime) {
 
 // Functions also run while the lcore sleeps; the lcore then does the work that they leave.
 TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
-  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  dataplane::Lcore& lcore = TestLcore(0);
   for (int i = 0; i < 20; ++i) {
     const auto sleeps = lcore.Snapshot().sleeps;
     for (int tries = 0; tries < 2000 && lcore.Snapshot().sleeps == sleeps; ++tries) {
@@ -65,7 +65,7 @@ TEST(LcoreTest, RunsFunctionsWhileItSleepsAndWakes) {
 }
 
 TEST(LcoreTest, CountsLongCalls) {
-  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  dataplane::Lcore& lcore = TestLcore(0);
   const uint64_t before = lcore.Snapshot().long_calls;
   const auto run_long = [](const dataplane::OnShard&) {
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(3);
@@ -85,7 +85,7 @@ TEST(LcoreTest, ServesQueuePairsBetweenThePartsOfACommand) {
   constexpr int kParts = 20;
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
-  dataplane::Lcore& lcore = node.client().lcore();
+  dataplane::Lcore& lcore = node.lcore();
   AppCq cq(node.client(), 64);
   dataplane::QueuePairConfig config;
   config.type = roce::QpType::kUd;
@@ -123,10 +123,10 @@ TEST(LcoreTest, ServesQueuePairsBetweenThePartsOfACommand) {
 TEST(LcoreTest, ADoorbellEndsTheSleep) {
   dataplane::Wire wire(TestDataplane());
   Node node(TestDataplane(), &wire, {});
-  dataplane::Lcore& lcore = node.client().lcore();
+  dataplane::Lcore& lcore = node.lcore();
   const uint64_t before = lcore.Snapshot().bad_doorbells;
   lcore.Call([&](const dataplane::OnShard& shard) {
-    node.client().context(shard).doorbells(shard).Ring(5);
+    node.context(shard).doorbells(shard).Ring(5);
     EXPECT_TRUE(lcore.worker(shard).HasWork());
   });
   lcore.FinishRound();
@@ -147,7 +147,7 @@ TEST(LcoreTest, PublishesTheLoopCounter) {
   uint32_t last = told();
   for (int i = 0; i < 3; ++i) {
     for (int tries = 0; tries < 5000 && told() == last; ++tries) {
-      session.lcore().FinishRound();
+      node.lcore().FinishRound();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ASSERT_NE(told(), last);
@@ -187,8 +187,8 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
     return true;
   };
   uint32_t looks = 0;
-  node.client().lcore().Call([&](const dataplane::OnShard& shard) {
-    dataplane::Worker& worker = node.client().lcore().worker(shard);
+  node.lcore().Call([&](const dataplane::OnShard& shard) {
+    dataplane::Worker& worker = node.lcore().worker(shard);
     // Polled, and without work for long.
     qp.qp().NoteRing(shard, 1);
     qp.qp().NoteRing(shard, 2);
@@ -212,7 +212,7 @@ TEST(LcoreTest, APostWhileTheQueueIsBeingArmedIsExecuted) {
 
 // A function that leaves no work does not wake a sleeping lcore.
 TEST(LcoreTest, KeepsSleepingIfAFunctionLeavesNoWork) {
-  dataplane::Lcore& lcore = TestDataplane().lcore(0);
+  dataplane::Lcore& lcore = TestLcore(0);
   uint64_t least = UINT64_MAX;
   // The lcore wakes once a second by itself, and remains of earlier tests may wake it.
   for (int attempt = 0; attempt < 10 && least != 0; ++attempt) {

@@ -55,7 +55,7 @@ class Parts {
 
 class LongCommands : public ::testing::Test {
  protected:
-  dataplane::Lcore& lcore() { return node_.client().lcore(); }
+  dataplane::Lcore& lcore() { return node_.lcore(); }
   // Another program on the same lcore.
   std::unique_ptr<Node> MakeProgram() {
     Node::Config config;
@@ -99,8 +99,8 @@ class LongCommands : public ::testing::Test {
                                             .access = memory::Access::kRemoteWrite,
                                             .address = kVa,
                                             .length = 8};
-        const MemoryStatus status = node_.client().context(shard).keys(shard).BindWindow(
-            binding, {.pd = Node::kPd, .qpn = qpn});
+        const MemoryStatus status =
+            node_.context(shard).keys(shard).BindWindow(binding, {.pd = Node::kPd, .qpn = qpn});
         EXPECT_EQ(status, MemoryStatus::kOk);
       });
       out.keys.push_back(window.key);
@@ -356,7 +356,7 @@ TEST_F(LongCommands, EndAProgramWithFewQueues) {
 // The receive queue of an XRC domain, to which many queue pairs belong.
 TEST_F(LongCommands, DestroyAReceiveQueueOfManyXrcQueuePairs) {
   constexpr uint32_t kParts = 10;
-  dataplane::XrcTargets domain(node_.device(), lcore());
+  dataplane::XrcTargets domain(node_.device(), node_.client().lcore_index());
   dataplane::QueuePairConfig target;
   target.type = roce::QpType::kXrcRecv;
   for (uint32_t i = 0; i < kParts * dataplane::XrcTargets::kMostInRow; ++i) {
@@ -453,9 +453,8 @@ TEST_F(LongCommands, MoveManyCompletionQueuesToAnotherLcore) {
     ASSERT_TRUE(node_.client().Do(dataplane::CreateCompletionQueue{1, 0, nullptr}).ok()) << i;
   }
   Parts here(lcore());
-  dataplane::Lcore& other = TestDataplane().lcore(1);
-  Parts there(other);
-  ASSERT_TRUE(node_.client().MoveTo(other));
+  Parts there(TestLcore(1));
+  ASSERT_TRUE(node_.client().MoveTo(1));
   EXPECT_GE(here.count(), kParts);
   EXPECT_GE(there.count(), kParts);
 }

@@ -15,6 +15,7 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/tag_queue.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/shard_client.h"
@@ -30,6 +31,14 @@ concept GivesTokenOut = requires(const Kept& kept) {
   kept.Token();
 };
 static_assert(!GivesTokenOut<OnShardForHosts>);
+// Clients of the control thread give no lcore and no context out.
+template <class Client>
+concept GivesLcoreOut = requires(Client& client) {
+  client.lcores_;
+}
+|| requires(Client& client) { client.lcore_; }
+|| requires(Client& client) { client.context_; };
+static_assert(!GivesLcoreOut<Dataplane> && !GivesLcoreOut<ShardClient>);
 
 // METHOD compiles with the token as first argument, and not without it.
 #define EXPECT_NEEDS_TOKEN(CLASS, METHOD, ...)                                                \
@@ -96,7 +105,6 @@ TEST(OnShard, EventsNeedTheToken) {
 }
 
 TEST(OnShard, ContextsAndLanesNeedTheToken) {
-  EXPECT_NEEDS_TOKEN(ShardClient, context);
   EXPECT_NEEDS_TOKEN(Lcore, worker);
   EXPECT_NEEDS_TOKEN(VerbsContext, SendAsyncEvent, 0, 0);
   EXPECT_NEEDS_TOKEN(VerbsContext, ServeTags, 0, 0);

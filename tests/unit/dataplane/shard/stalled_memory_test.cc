@@ -26,7 +26,7 @@ class StalledMemory : public ::testing::Test {
  protected:
   // Whether the watch thread takes over the loop while busy threads share the processors.
   bool StallsBesideOthers() {
-    const pid_t thread = TestDataplane().lcore(0).thread_id();
+    const pid_t thread = TestLcore(0).thread_id();
     std::atomic<bool> stop{false};
     std::vector<std::thread> others;
     for (unsigned i = 0; i < 4 * std::thread::hardware_concurrency(); ++i) {
@@ -42,7 +42,7 @@ class StalledMemory : public ::testing::Test {
     }
     stop = true;
     for (std::thread& other : others) other.join();
-    return TestDataplane().lcore(0).thread_id() != thread;
+    return TestLcore(0).thread_id() != thread;
   }
 
   dataplane::Wire wire_{TestDataplane()};

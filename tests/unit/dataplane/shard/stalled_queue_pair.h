@@ -139,7 +139,7 @@ class StalledQueuePair : public ::testing::Test {
   }
   // What was posted has arrived.
   void PassRounds() {
-    for (int i = 0; i < 8; ++i) b_.client().lcore().FinishRound();
+    for (int i = 0; i < 8; ++i) b_.lcore().FinishRound();
   }
   void AwaitStall() {
     for (int i = 0; i < 5000 && !b_.client().IsStalled(); ++i) usleep(1000);

@@ -194,7 +194,7 @@ TEST_F(StalledQueuePair, ReturnsUnreportedSharedReceives) {
   AppQp a(a_.client(), QpConfig(a_cq_));
   AppQp b(b_.client(), config);
   const auto posted = [&] {
-    return b_.client().lcore().Call(
+    return b_.lcore().Call(
         [&](const dataplane::OnShard& shard) { return srq.srq().posted(shard); });
   };
   ConnectBoth(a, b);

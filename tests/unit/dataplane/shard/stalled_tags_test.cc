@@ -34,15 +34,14 @@ class AppTagSrq : public AppSrq {
   }
   // Buffers without a matching message, including those that were added but not yet processed.
   uint32_t listed() {
-    return node_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    return node_.lcore().Call([&](const dataplane::OnShard& shard) {
       tags().Serve(shard, 0);
       return tags().list().size();
     });
   }
   // Unexpected messages that were not reported to the program are not counted.
   bool in_sync() {
-    return node_.client().lcore().Call(
-        [&](const dataplane::OnShard&) { return tags().list().in_sync(); });
+    return node_.lcore().Call([&](const dataplane::OnShard&) { return tags().list().in_sync(); });
   }
 
  private:
@@ -76,7 +75,7 @@ class StalledTags : public StalledQueuePair {
     ConnectBoth(*qp_a_, *qp_b_);
   }
   uint32_t posted() {
-    return b_.client().lcore().Call(
+    return b_.lcore().Call(
         [&](const dataplane::OnShard& shard) { return srq_->srq().posted(shard); });
   }
   // Its data bytes all are `value`. Each message has its own part of the memory.

@@ -51,7 +51,7 @@ class StalledXrc : public StalledQueuePair {
 
 // The program may destroy the shared receive queue of an XRC queue pair, and its completion queue.
 TEST_F(StalledXrc, ReceiveQueueIsDestroyed) {
-  dataplane::XrcTargets domain(b_.device(), b_.client().lcore());
+  dataplane::XrcTargets domain(b_.device(), b_.client().lcore_index());
   for (const bool with_cq : {false, true}) {
     SCOPED_TRACE(with_cq);
     AppCq cq(b_.client(), 16);
@@ -77,7 +77,7 @@ TEST_F(StalledXrc, AQueuePairWaitsForTheProgramOfTheResponse) {
   Node::Config of_c = Config(3, false);
   of_c.device_of = &b_;
   Node c(TestDataplane(), &wire_, of_c);
-  dataplane::XrcTargets domain(b_.device(), b_.client().lcore());
+  dataplane::XrcTargets domain(b_.device(), b_.client().lcore_index());
   AppCq c_cq(c.client(), 16);
   AppQp of_b(b_.client(), QpConfig(b_cq_));
   AppSrq b_srq(b_, 0, &domain, b_cq_.cq());
@@ -104,7 +104,7 @@ TEST_F(StalledXrc, AQueuePairWaitsForTheProgramOfTheResponse) {
   Post(a, ROCI_ABI_WR_RDMA_READ, 1, b_srq, b_, kReadBytes);
   bool stalls = false;
   for (int i = 0; i < 100'000 && !stalls; ++i) {
-    b_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+    b_.lcore().Call([&](const dataplane::OnShard& shard) {
       dataplane::AppCopies& copies = of_b.qp().host(shard).copies();
       stalls = target->core(shard).AnswerQueue() && copies.IsIdle(shard) &&
                target->host(shard).SelectReceiveQueue(c_srq.srq().number());
@@ -115,7 +115,7 @@ TEST_F(StalledXrc, AQueuePairWaitsForTheProgramOfTheResponse) {
   for (int i = 0; i < 20; ++i) PassRounds();  // more than until its next turn
   EXPECT_EQ(b_.client().Do(dataplane::QueryQueuePair{*target}).state, QpState::kRts);
   ExpectQuiet(a_cq_);
-  b_.client().lcore().Call([&](const dataplane::OnShard& shard) {
+  b_.lcore().Call([&](const dataplane::OnShard& shard) {
     dataplane::AppCopies& copies = of_b.qp().host(shard).copies();
     copies.Settle(shard);
     copies.VisitWaiting(shard, [](dataplane::QueuePair&) {});

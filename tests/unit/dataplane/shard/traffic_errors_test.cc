@@ -257,7 +257,7 @@ TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {
 
 TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   Mapping page(a_.client().doorbell_fd(), a_.client().doorbell_bytes());
-  const auto before = a_.client().lcore().Snapshot().bad_doorbells;
+  const auto before = a_.lcore().Snapshot().bad_doorbells;
   // From the bottom level up, as a program rings, because the lcore may collect at any time.
   auto* bells = reinterpret_cast<roci_abi_doorbells*>(page.data());
   std::memset(bells->level0, 0xFF, sizeof(bells->level0));
@@ -265,10 +265,10 @@ TEST_P(Traffic, DoorbellsOfUnknownHandlesAreCounted) {
   std::atomic_ref(bells->level2).store(~uint64_t{0}, std::memory_order_release);
   auto pair = MakePair(roce::QpType::kRc);
   Complete(pair->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 5, {a_.Sge(0, 64)}), 0));
-  for (int i = 0; i < 5000 && a_.client().lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
+  for (int i = 0; i < 5000 && a_.lcore().Snapshot().bad_doorbells - before < 65000; ++i) {
     usleep(1000);
   }
-  EXPECT_GE(a_.client().lcore().Snapshot().bad_doorbells - before, 65000u);
+  EXPECT_GE(a_.lcore().Snapshot().bad_doorbells - before, 65000u);
 }
 
 TEST_P(Traffic, ACompletionQueueOverflowMovesItsQueuePairsToErr) {
