@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "control/manage/link_requests.h"
 #include "control/manage/pcapng_writer.h"
-#include "dataplane/link/capture_tap.h"
+#include "dataplane/types/capture_reader.h"
 #include "roce/work.h"
 
 namespace roci::control {
@@ -13,9 +13,8 @@ namespace {
 
 class Capture : public Stream {
  public:
-  Capture(Device& device, std::unique_ptr<dataplane::CaptureTap> tap, const CaptureRequest& request)
+  Capture(Device& device, const CaptureRequest& request)
       : device_(device),
-        tap_(std::move(tap)),
         has_virtual_time_(device.config().seed.has_value()),
         wall_offset_ns_(has_virtual_time_ ? 0 : WallOffset()) {
     if (request.count != 0) left_ = request.count;
@@ -23,7 +22,14 @@ class Capture : public Stream {
     pcapng::AppendHeader(device.name(), snap_length == UINT32_MAX ? 0 : snap_length, out_);
   }
   ~Capture() override {
-    if (tap_ != nullptr) device_.dataplane().RemoveCapture(*tap_);
+    if (reader_ != nullptr) device_.dataplane().StopCapture(*reader_);
+  }
+
+  absl::Status Start(const dataplane::CaptureSettings& settings) {
+    auto reader = device_.dataplane().StartCapture(settings);
+    if (!reader.ok()) return reader.status();
+    reader_ = *std::move(reader);
+    return absl::OkStatus();
   }
 
   void Drain(roce::TimeNs) override {
@@ -33,22 +39,22 @@ class Capture : public Stream {
 
   // Also appends the statistics.
   void Finish() override {
-    device_.dataplane().RemoveCapture(*tap_);
+    device_.dataplane().StopCapture(*reader_);
     Take();
-    const uint64_t dropped = tap_->dropped();
+    const uint64_t dropped = reader_->dropped();
     const uint64_t end_ns = has_virtual_time_ ? last_ns_ : MonotonicNow();
     pcapng::AppendStatistics(end_ns + wall_offset_ns_, written_ + dropped, dropped, out_);
-    tap_.reset();
+    reader_.reset();
   }
 
-  bool finished() const override { return tap_ == nullptr; }
+  bool finished() const override { return reader_ == nullptr; }
 
  private:
-  // Bounded by twice the rings' size, since lcores keep filling them, and by kMaxWaitingBytes.
+  // Bounded by twice the frames that wait, since lcores keep adding some, and by kMaxWaitingBytes.
   void Take() {
     dataplane::CapturedFrame frame;
-    for (uint32_t i = 0; i < 2 * dataplane::CaptureTap::kRingEntries; ++i) {
-      if (left_ == 0 || !has_room() || !tap_->Next(frame)) return;
+    for (uint32_t i = 0; i < 2 * dataplane::CaptureReader::kMaxWaiting; ++i) {
+      if (left_ == 0 || !has_room() || !reader_->Next(frame)) return;
       const bool is_in = frame.direction == dataplane::LinkDirection::kIn;
       pcapng::AppendPacket(frame.time_ns + wall_offset_ns_,
                            is_in ? pcapng::Direction::kIn : pcapng::Direction::kOut, frame.bytes,
@@ -60,8 +66,8 @@ class Capture : public Stream {
   }
 
   Device& device_;
-  std::unique_ptr<dataplane::CaptureTap> tap_;
-  uint64_t left_ = UINT64_MAX;  // frames still to be captured
+  std::unique_ptr<dataplane::CaptureReader> reader_;  // null: not started, or finished
+  uint64_t left_ = UINT64_MAX;                        // frames still to be captured
   uint64_t written_ = 0;
   uint64_t last_ns_ = 0;  // when the last frame passed
   const bool has_virtual_time_;
@@ -82,11 +88,10 @@ absl::StatusOr<std::shared_ptr<Stream>> CaptureServer::Prepare(
     return absl::ResourceExhaustedError(
         absl::StrCat(kMaxCaptures, " captures are running, which is the limit; end one first"));
   }
-  auto tap = dataplane::CaptureTap::Create(services_.dataplane.lcore_count(), decoded->settings);
-  if (!tap.ok()) return tap.status();
-  absl::Status added = device->dataplane().AddCapture(**tap);
-  if (!added.ok()) return added;
-  return std::make_shared<Capture>(*device, *std::move(tap), *decoded);
+  auto capture = std::make_shared<Capture>(*device, *decoded);
+  absl::Status started = capture->Start(decoded->settings);
+  if (!started.ok()) return started;
+  return capture;
 }
 
 }  // namespace roci::control

@@ -37,14 +37,14 @@ absl::StatusOr<std::unique_ptr<CaptureTap>> CaptureTap::Create(uint32_t lcores,
                                                                const CaptureSettings& settings) {
   static std::atomic<uint32_t> serial{0};
   std::unique_ptr<CaptureTap> tap(new CaptureTap(settings));
-  absl::StatusOr<std::unique_ptr<FramePool>> pool = FramePool::Create(kRingEntries);
+  absl::StatusOr<std::unique_ptr<FramePool>> pool = FramePool::Create(kMaxWaiting);
   if (!pool.ok()) return pool.status();
   tap->pool_ = *std::move(pool);
   tap->lcores_ = lcores;
   for (uint32_t i = 0; i < lcores; ++i) {
     const std::string name = absl::StrCat("roci_c", serial.fetch_add(1));
     tap->lanes_[i].ring =
-        rte_ring_create(name.c_str(), kRingEntries, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+        rte_ring_create(name.c_str(), kMaxWaiting, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
     if (tap->lanes_[i].ring == nullptr) return absl::ResourceExhaustedError("ring of a capture");
   }
   return tap;

@@ -1,4 +1,4 @@
-// Passes copies of frames from the lcores to the control thread, which writes the capture.
+// Passes copies of frames from the lcores to the control thread, which reads the capture.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "dataplane/base/counters.h"
 #include "dataplane/base/limits.h"
+#include "dataplane/types/capture_reader.h"
 #include "dataplane/types/capture_settings.h"
 #include "verbs_provider/abi/rings.h"
 
@@ -22,26 +23,19 @@ class FramePool;
 
 // One capture of one device. It has a frame pool of its own, so that a slow reader takes no buffers
 // from the traffic. The control thread makes and destroys it while no lcore uses it.
-class CaptureTap {
+class CaptureTap final : public CaptureReader {
  public:
-  // Most frames of each lcore that wait for the control thread; further ones are dropped and
-  // counted.
-  static constexpr uint32_t kRingEntries = 4096;
-
   static absl::StatusOr<std::unique_ptr<CaptureTap>> Create(uint32_t lcores,
                                                             const CaptureSettings& settings);
-  ~CaptureTap();
-  CaptureTap(const CaptureTap&) = delete;
-  CaptureTap& operator=(const CaptureTap&) = delete;
+  ~CaptureTap() override;
 
   // On `lcore`. Copies the frames that match the filter.
   void Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count, LinkDirection direction,
             uint64_t now_ns);
 
-  // Control thread: takes the oldest frame of all lcores. False: there is none.
-  bool Next(CapturedFrame& out);
-  // Any thread: frames that matched the filter and were dropped for lack of room.
-  uint64_t dropped() const;
+  // ---- Control thread
+  bool Next(CapturedFrame& out) override;
+  uint64_t dropped() const override;
 
  private:
   struct alignas(ROCI_ABI_CACHE_LINE) Lane {

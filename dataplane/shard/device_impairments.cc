@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/link/capture_tap.h"
@@ -43,24 +44,31 @@ void ShardedDevice::SetLinkDown(bool is_down) {
   }
 }
 
-absl::Status ShardedDevice::AddCapture(CaptureTap& capture) {
+absl::StatusOr<std::unique_ptr<CaptureReader>> ShardedDevice::StartCapture(
+    const CaptureSettings& settings) {
   if (captures_.size() == LinkTap::kMaxCaptures) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the device has ", LinkTap::kMaxCaptures, " captures, the most possible: end one of them"));
   }
   OpenTaps();
-  captures_.push_back(&capture);
+  absl::StatusOr<std::unique_ptr<CaptureTap>> capture =
+      CaptureTap::Create(static_cast<uint32_t>(lanes_.size()), settings);
+  if (!capture.ok()) return capture.status();
+  captures_.push_back(capture->get());
+  absl::Cleanup stop = [&] { StopCapture(**capture); };
   for (size_t i = 0; i < lanes_.size(); ++i) {
     LcoreOf(i).Call([&](const OnShard& shard) {
-      taps_[i]->AddCapture(shard, capture);
+      taps_[i]->AddCapture(shard, **capture);
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
-  return absl::OkStatus();
+  std::move(stop).Cancel();
+  return *std::move(capture);
 }
 
 // The lane removes a tap without work.
-void ShardedDevice::RemoveCapture(CaptureTap& capture) {
+void ShardedDevice::StopCapture(CaptureReader& reader) {
+  auto& capture = static_cast<CaptureTap&>(reader);  // StartCapture makes no others
   std::erase(captures_, &capture);
   for (size_t i = 0; i < lanes_.size(); ++i) {
     LcoreOf(i).Call([&](const OnShard& shard) { taps_[i]->RemoveCapture(shard, capture); });

@@ -17,6 +17,8 @@
 #include "dataplane/base/counters.h"
 #include "dataplane/base/limits.h"
 #include "dataplane/base/shared_memory.h"
+#include "dataplane/types/capture_reader.h"
+#include "dataplane/types/capture_settings.h"
 #include "dataplane/types/completion_fault_settings.h"
 #include "dataplane/types/fault_settings.h"
 #include "dataplane/types/flow_rule.h"
@@ -130,10 +132,11 @@ class ShardedDevice {
   // Makes the rule count in `counters` from now on.
   void CountFlow(FlowRule& rule, FlowCounters& counters);
 
-  // Captures the device's frames with `capture`, which the caller owns, until RemoveCapture.
-  // ResourceExhausted: there are LinkTap::kMaxCaptures.
-  absl::Status AddCapture(CaptureTap& capture);
-  void RemoveCapture(CaptureTap& capture);
+  // Captures the device's frames until StopCapture, which must come before the reader is destroyed.
+  // ResourceExhausted: there are LinkTap::kMaxCaptures, or no memory is left.
+  absl::StatusOr<std::unique_ptr<CaptureReader>> StartCapture(const CaptureSettings& settings);
+  // Frames that wait can still be read.
+  void StopCapture(CaptureReader& reader);
   size_t captures() const { return captures_.size(); }
 
   // Records what queue pairs do in `trace`, which the caller owns, until RemoveTrace. A device has

@@ -20,7 +20,7 @@ struct CapturedFrame {
   LinkDirection direction{};
   uint64_t time_ns = 0;              // CLOCK_MONOTONIC, of the burst
   uint32_t original_length = 0;      // bytes on the wire, without FCS
-  std::span<const std::byte> bytes;  // valid until the next CaptureTap::Next
+  std::span<const std::byte> bytes;  // valid until the next CaptureReader::Next
 };
 
 }  // namespace roci::dataplane

@@ -523,10 +523,10 @@ TEST_F(LinkTapTest, ACaptureHasTheSentFramesAndCountsOverflows) {
     EXPECT_EQ(frame.bytes.size(), 30u);
   }
   EXPECT_FALSE((*capture)->Next(frame));
-  for (uint32_t i = 0; i < dataplane::CaptureTap::kRingEntries + 10; ++i) Send({1});
+  for (uint32_t i = 0; i < dataplane::CaptureReader::kMaxWaiting + 10; ++i) Send({1});
   size_t kept = 0;
   while ((*capture)->Next(frame)) ++kept;
-  EXPECT_EQ(kept + (*capture)->dropped(), dataplane::CaptureTap::kRingEntries + 10);
+  EXPECT_EQ(kept + (*capture)->dropped(), dataplane::CaptureReader::kMaxWaiting + 10);
   EXPECT_GE((*capture)->dropped(), 10u);
   tap_.RemoveCapture(kShard, **capture);
 }
