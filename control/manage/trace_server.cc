@@ -9,7 +9,7 @@
 #include "control/manage/manage_protocol.h"
 #include "control/manage/manage_request.h"
 #include "control/manage/request_values.h"
-#include "dataplane/rings/trace.h"
+#include "dataplane/types/trace_reader.h"
 #include "roce/work.h"
 
 namespace roci::control {
@@ -46,9 +46,8 @@ absl::Status TakeKinds(const Json& request, uint32_t& kinds) {
 
 class Trace : public Stream {
  public:
-  explicit Trace(uint32_t lcores) {
-    for (uint32_t i = 0; i < lcores; ++i)
-      rings_.push_back(std::make_unique<dataplane::TraceRing>());
+  explicit Trace(const dataplane::Dataplane& dataplane)
+      : has_several_lcores_(dataplane.lcore_count() > 1), reader_(dataplane.OpenTrace()) {
     AppendBytes(dataplane::TraceStreamHeader{.magic = dataplane::TraceStreamHeader::kMagic,
                                              .version = dataplane::kTraceVersion,
                                              .record_bytes = sizeof(TraceRecord),
@@ -59,50 +58,43 @@ class Trace : public Stream {
   ~Trace() override { Stop(); }
 
   absl::Status Add(Device& device, dataplane::TraceSettings settings) {
-    auto trace = std::make_unique<dataplane::DeviceTrace>(rings_, std::move(settings),
-                                                          static_cast<uint8_t>(parts_.size()));
-    parts_.reserve(parts_.size() + 1);
-    absl::Status added = device.dataplane().AddTrace(*trace);
-    if (added.ok()) parts_.push_back({&device, std::move(trace)});
-    return added;
+    devices_.reserve(devices_.size() + 1);
+    absl::Status started = device.dataplane().StartTrace(*reader_, std::move(settings),
+                                                         static_cast<uint8_t>(devices_.size()));
+    if (started.ok()) devices_.push_back(&device);
+    return started;
   }
 
   void Drain(roce::TimeNs now) override {
-    if (has_room()) Take(rings_.size() > 1 ? now - kSettleNs : UINT64_MAX);
+    if (has_room()) Take(has_several_lcores_ ? now - kSettleNs : UINT64_MAX);
   }
 
   void Finish() override {
     Stop();
     Take(UINT64_MAX);
-    rings_.clear();
-    is_finished_ = true;
+    reader_.reset();
   }
 
-  bool finished() const override { return is_finished_; }
+  bool finished() const override { return reader_ == nullptr; }
 
  private:
-  struct Part {
-    Device* device;
-    std::unique_ptr<dataplane::DeviceTrace> trace;
-  };
-
   void Stop() {
-    for (const Part& part : parts_) part.device->dataplane().RemoveTrace();
-    parts_.clear();
+    for (const Device* device : devices_) device->dataplane().StopTrace();
+    devices_.clear();
   }
 
   // Records that are older than `before_ns`.
   void Take(uint64_t before_ns) {
     taken_.clear();
-    for (const auto& ring : rings_) ring->Take(before_ns, taken_);
-    if (rings_.size() > 1) std::ranges::stable_sort(taken_, {}, &TraceRecord::time_ns);
+    reader_->Take(before_ns, taken_);
+    if (has_several_lcores_) std::ranges::stable_sort(taken_, {}, &TraceRecord::time_ns);
     for (const TraceRecord& record : taken_) AppendBytes(record, out_);
   }
 
-  std::vector<std::unique_ptr<dataplane::TraceRing>> rings_;
-  std::vector<Part> parts_;
+  const bool has_several_lcores_;
+  std::unique_ptr<dataplane::TraceReader> reader_;  // null: finished
+  std::vector<Device*> devices_;                    // being traced
   std::vector<TraceRecord> taken_;
-  bool is_finished_ = false;
 };
 
 }  // namespace
@@ -118,7 +110,7 @@ absl::StatusOr<std::shared_ptr<Stream>> TraceServer::Prepare(const Json& request
     return absl::ResourceExhaustedError(
         absl::StrCat(kMaxTraces, " traces are running, which is the limit; end one first"));
   }
-  auto trace = std::make_shared<Trace>(services_.dataplane.lcore_count());
+  auto trace = std::make_shared<Trace>(services_.dataplane);
   for (const Json& target : *targets) {
     const absl::StatusOr<Device*> device = RequestDevice(services_, target);
     if (!device.ok()) return device.status();

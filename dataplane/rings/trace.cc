@@ -120,12 +120,19 @@ void LaneTrace::AddEnd(uint32_t qpn, roce::QpState from) {
   Publish();
 }
 
-DeviceTrace::DeviceTrace(std::span<const std::unique_ptr<TraceRing>> rings, TraceSettings asked,
-                         uint8_t device)
+TraceRings::TraceRings(uint32_t lcores) {
+  for (uint32_t i = 0; i < lcores; ++i) rings_.push_back(std::make_unique<TraceRing>());
+}
+
+void TraceRings::Take(uint64_t before_ns, std::vector<TraceRecord>& out) {
+  for (const auto& ring : rings_) ring->Take(before_ns, out);
+}
+
+DeviceTrace::DeviceTrace(TraceRings& rings, TraceSettings asked, uint8_t device)
     : settings(std::move(asked)) {
-  for (size_t i = 0; i < rings.size(); ++i) {
+  for (uint32_t i = 0; i < rings.lcores(); ++i) {
     lanes.push_back(
-        std::make_unique<LaneTrace>(*rings[i], settings, device, static_cast<uint8_t>(i)));
+        std::make_unique<LaneTrace>(rings.of_lcore(i), settings, device, static_cast<uint8_t>(i)));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "dataplane/types/trace_reader.h"
 #include "dataplane/types/trace_record.h"
 #include "roce/qp_attributes.h"
 
@@ -52,6 +53,19 @@ class TraceRing {
   alignas(kLine) std::atomic<uint32_t> consumed_{0};
 };
 
+// The rings of a trace, one for each lcore. Devices that are traced together share them.
+class TraceRings final : public TraceReader {
+ public:
+  explicit TraceRings(uint32_t lcores);
+
+  TraceRing& of_lcore(uint32_t lcore) { return *rings_[lcore]; }
+  uint32_t lcores() const { return static_cast<uint32_t>(rings_.size()); }
+  void Take(uint64_t before_ns, std::vector<TraceRecord>& out) override;
+
+ private:
+  std::vector<std::unique_ptr<TraceRing>> rings_;
+};
+
 // A trace of one device on one lcore: decides what is recorded. On the lcore.
 class LaneTrace {
  public:
@@ -93,9 +107,8 @@ class LaneTrace {
 // A trace of one device: a LaneTrace for each lcore. The control thread makes and destroys it while
 // no lcore uses it.
 struct DeviceTrace {
-  // `rings`: of each lcore; outlive it.
-  DeviceTrace(std::span<const std::unique_ptr<TraceRing>> rings, TraceSettings asked,
-              uint8_t device);
+  // `rings` outlive it.
+  DeviceTrace(TraceRings& rings, TraceSettings asked, uint8_t device);
 
   const TraceSettings settings;
   std::vector<std::unique_ptr<LaneTrace>> lanes;

@@ -10,6 +10,7 @@
 #include "dataplane/base/priority_guard.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
+#include "dataplane/rings/trace.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/pending_releases.h"
 #include "dataplane/shard/worker.h"
@@ -102,6 +103,10 @@ uint64_t Dataplane::Now() {
 }
 
 Wire& Dataplane::AddWire() { return *wires_.emplace_back(std::make_unique<Wire>(*this)); }
+
+std::unique_ptr<TraceReader> Dataplane::OpenTrace() const {
+  return std::make_unique<TraceRings>(lcore_count());
+}
 
 void Dataplane::Guard(ThreadPriority& thread) { priority_guard_->Add(thread); }
 

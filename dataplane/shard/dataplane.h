@@ -11,6 +11,7 @@
 #include "dataplane/port/port_services.h"
 #include "dataplane/types/lcore_state.h"
 #include "dataplane/types/port_state.h"
+#include "dataplane/types/trace_reader.h"
 
 namespace roci::dataplane {
 
@@ -52,6 +53,8 @@ class Dataplane final : public PortServices {
 
   // A new wire, which lives as long as this object.
   Wire& AddWire();
+  // Where devices that are traced together record (ShardedDevice::StartTrace).
+  std::unique_ptr<TraceReader> OpenTrace() const;
   // Guards another thread than the lcores against starvation; see PriorityGuard.
   void Guard(ThreadPriority& thread);
   // Prepares every lcore for FLUSH for persistence. False: no thread can be created.

@@ -75,33 +75,38 @@ void ShardedDevice::StopCapture(CaptureReader& reader) {
   }
 }
 
-absl::Status ShardedDevice::AddTrace(DeviceTrace& trace) {
-  if (is_traced_) {
+absl::Status ShardedDevice::StartTrace(TraceReader& reader, TraceSettings settings,
+                                       uint8_t number) {
+  if (trace_ != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat(
         name_, " is being traced, and a device has one trace at a time: end it first"));
   }
   OpenTaps();
-  is_traced_ = true;
+  auto& rings = static_cast<TraceRings&>(reader);  // OpenTrace makes no others
+  trace_ = std::make_unique<DeviceTrace>(rings, std::move(settings), number);
+  absl::Cleanup stop = [this] { StopTrace(); };
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lcore& lcore = LcoreOf(i);
-    trace.lanes[i]->UseClock(lcore.services().now_ns);
+    LaneTrace& trace = *trace_->lanes[i];
+    trace.UseClock(lcore.services().now_ns);
     lcore.Call([&](const OnShard& shard) {
-      lanes_[i]->UseTrace(shard, trace.lanes[i].get());
-      taps_[i]->UseTrace(shard, trace.lanes[i].get());
+      lanes_[i]->UseTrace(shard, &trace);
+      taps_[i]->UseTrace(shard, &trace);
       lanes_[i]->AttachTap(shard, *taps_[i]);
     });
   }
+  std::move(stop).Cancel();
   return absl::OkStatus();
 }
 
-void ShardedDevice::RemoveTrace() {
+void ShardedDevice::StopTrace() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     LcoreOf(i).Call([&](const OnShard& shard) {
       lanes_[i]->UseTrace(shard, nullptr);
       taps_[i]->UseTrace(shard, nullptr);
     });
   }
-  is_traced_ = false;
+  trace_.reset();
 }
 
 absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {

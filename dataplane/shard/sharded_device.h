@@ -25,6 +25,7 @@
 #include "dataplane/types/impairment_settings.h"
 #include "dataplane/types/port_state.h"
 #include "dataplane/types/slow_path_kind.h"
+#include "dataplane/types/trace_reader.h"
 #include "dataplane/types/vendor_errors.h"
 #include "roce/dcqcn.h"
 #include "roce/types.h"
@@ -139,11 +140,12 @@ class ShardedDevice {
   void StopCapture(CaptureReader& reader);
   size_t captures() const { return captures_.size(); }
 
-  // Records what queue pairs do in `trace`, which the caller owns, until RemoveTrace. A device has
-  // one trace at most: AlreadyExists.
-  absl::Status AddTrace(DeviceTrace& trace);
-  void RemoveTrace();
-  bool traced() const { return is_traced_; }
+  // Records what queue pairs do for `reader` (Dataplane::OpenTrace) until StopTrace, which must
+  // come before the reader is destroyed. `number`: TraceRecord::device. A device has one trace at
+  // most: AlreadyExists.
+  absl::Status StartTrace(TraceReader& reader, TraceSettings settings, uint8_t number);
+  void StopTrace();
+  bool traced() const { return trace_ != nullptr; }
 
   // Rules of a direction apply in the order of their creation. A new rule replaces the rule of the
   // same direction and filter, and counts from 0. ResourceExhausted: there are LinkTap::kMaxRules.
@@ -251,7 +253,7 @@ class ShardedDevice {
   uint32_t flow_count_ = 0;
   std::vector<std::unique_ptr<LinkTap>> taps_;  // of each lane; created when first needed
   std::vector<CaptureTap*> captures_;
-  bool is_traced_ = false;
+  std::unique_ptr<DeviceTrace> trace_;  // null: not traced
   std::vector<std::unique_ptr<ImpairmentRule>> rules_;
   std::vector<std::unique_ptr<FaultRule>> faults_;
   // Of each tap, by direction; null: no faults.
