@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
                                                        const DeviceConfig& config,
                                                        const DeviceLimits& limits,
                                                        EventLoop& loop) {
-  dataplane::ShardedDeviceConfig lower;
+  dataplane::DeviceClientConfig lower;
   lower.name = config.name;
   lower.wire = wire;
   lower.devargs = config.port;
@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
   lower.vendor_errors = config.personality.vendor_errors;
   lower.rate_mbps = config.rate_mbps;
   lower.seed = config.seed;
-  absl::StatusOr<std::unique_ptr<dataplane::ShardedDevice>> port =
-      dataplane::ShardedDevice::Create(dataplane, lower);
+  absl::StatusOr<std::unique_ptr<dataplane::DeviceClient>> port =
+      dataplane::DeviceClient::Create(dataplane, lower);
   if (!port.ok()) {
     return absl::Status(port.status().code(),
                         absl::StrCat(config.name, ": ", port.status().message()));
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Create(dataplane::Dataplane& dat
 }
 
 Device::Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-               std::unique_ptr<dataplane::ShardedDevice> dataplane)
+               std::unique_ptr<dataplane::DeviceClient> dataplane)
     : config_(config),
       limits_(limits),
       loop_(loop),
@@ -140,7 +140,7 @@ absl::Status Device::Start() {
 void Device::TellDataplaneAddresses() {
   std::vector<roce::NetAddress> own;
   for (const InterfaceAddress& entry : addresses_.entries()) own.push_back(entry.net());
-  dataplane_->SetLocalAddresses(own);
+  dataplane_->Do(dataplane::SetLocalAddresses{own});
 }
 
 absl::StatusOr<uint32_t> Device::AddAddress(const InterfaceAddress& address) {
@@ -194,7 +194,7 @@ void Device::LinkLost() {
 
 void Device::SetPlugged(bool plugged) {
   is_plugged_ = plugged;
-  dataplane_->SetLinkDown(!plugged);
+  dataplane_->Do(dataplane::SetLinkDown{!plugged});
   dataplane_->RefreshLink();
   if (!plugged) LinkLost();
 }
@@ -270,7 +270,7 @@ uint32_t Device::rate_mbps() const {
 }
 
 void Device::DescribePort(roci_abi_query_port_response& out) const {
-  dataplane_->RefreshLink();
+  dataplane_->Do(dataplane::RefreshLink{});
   const dataplane::LinkState& link = dataplane_->link();
   const LinkRate& rate = RateFor(rate_mbps());
   out.state = link.up ? kPortActive : kPortDown;

@@ -21,7 +21,7 @@
 #include "control/net/addresses.h"
 #include "control/net/group_reports.h"
 #include "control/net/neighbours.h"
-#include "dataplane/shard/sharded_device.h"
+#include "dataplane/shard/device_client.h"
 #include "memory/split_mix.h"
 #include "roce/frame.h"
 #include "verbs_provider/abi/session.h"
@@ -101,7 +101,7 @@ class Device {
   MulticastMemberships& multicast() { return multicast_; }
   XrcDomains& xrc_domains() { return xrc_domains_; }
   CallFaults& call_faults() { return call_faults_; }
-  dataplane::ShardedDevice& dataplane() const { return *dataplane_; }
+  dataplane::DeviceClient& dataplane() const { return *dataplane_; }
   const AddressTable& addresses() const { return addresses_; }
   const Neighbours& neighbours() const { return neighbours_; }
   // False: taken out (hot unplug) until it is plugged in again. Nobody can open it then, and its
@@ -176,7 +176,7 @@ class Device {
   };
 
   Device(const DeviceConfig& config, const DeviceLimits& limits, EventLoop& loop,
-         std::unique_ptr<dataplane::ShardedDevice> dataplane);
+         std::unique_ptr<dataplane::DeviceClient> dataplane);
   absl::Status Start();
   void TellDataplaneAddresses();
   using GroupReferences = std::map<roce::NetAddress, GroupReports::Reference>;
@@ -202,7 +202,7 @@ class Device {
   const DeviceConfig config_;
   const DeviceLimits limits_;
   EventLoop& loop_;
-  std::unique_ptr<dataplane::ShardedDevice> dataplane_;
+  std::unique_ptr<dataplane::DeviceClient> dataplane_;
   AddressTable addresses_;
   Neighbours neighbours_;
   GroupReports groups_;

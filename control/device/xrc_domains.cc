@@ -7,7 +7,7 @@
 
 namespace roci::control {
 
-absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::ShardedDevice& device,
+absl::StatusOr<std::shared_ptr<XrcDomain>> XrcDomains::Open(dataplane::DeviceClient& device,
                                                             uint32_t lcore_index,
                                                             XrcDomainFile file, uint32_t flags) {
   if (file == nullptr) return std::make_shared<XrcDomain>(device, lcore_index, nullptr);

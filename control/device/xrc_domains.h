@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "control/device/quota.h"
-#include "dataplane/shard/xrc_targets.h"
+#include "dataplane/shard/xrc_client.h"
 #include "verbs_provider/abi/session.h"
 
 namespace roci::control {
@@ -38,16 +38,16 @@ class XrcDomain {
     std::optional<roci_abi_ah_attr> address;  // as the program gave it
   };
 
-  XrcDomain(dataplane::ShardedDevice& device, uint32_t lcore_index, XrcDomainFile file)
+  XrcDomain(dataplane::DeviceClient& device, uint32_t lcore_index, XrcDomainFile file)
       : file_(std::move(file)), dataplane_(device, lcore_index) {}
 
-  dataplane::XrcTargets& dataplane() { return dataplane_; }
+  dataplane::XrcClient& dataplane() { return dataplane_; }
   std::map<uint32_t, Target>& targets() { return targets_; }  // by QPN
 
  private:
   XrcDomainFile file_;
   std::map<uint32_t, Target> targets_;
-  dataplane::XrcTargets dataplane_;
+  dataplane::XrcClient dataplane_;
 };
 
 class XrcDomains {
@@ -55,7 +55,7 @@ class XrcDomains {
   // ibv_open_xrcd(3) with the semantics of Linux. A domain without a file is not shared. A new
   // domain lives on that lcore. `flags`: ROCI_ABI_XRCD_*. EAGAIN: the file has no domain, and
   // CREATE is not set; EINVAL: the file has a domain, and EXCLUSIVE is set.
-  absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::ShardedDevice& device,
+  absl::StatusOr<std::shared_ptr<XrcDomain>> Open(dataplane::DeviceClient& device,
                                                   uint32_t lcore_index, XrcDomainFile file,
                                                   uint32_t flags);
 

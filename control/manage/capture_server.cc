@@ -22,11 +22,11 @@ class Capture : public Stream {
     pcapng::AppendHeader(device.name(), snap_length == UINT32_MAX ? 0 : snap_length, out_);
   }
   ~Capture() override {
-    if (reader_ != nullptr) device_.dataplane().StopCapture(*reader_);
+    if (reader_ != nullptr) device_.dataplane().Do(dataplane::StopCapture{*reader_});
   }
 
   absl::Status Start(const dataplane::CaptureSettings& settings) {
-    auto reader = device_.dataplane().StartCapture(settings);
+    auto reader = device_.dataplane().Do(dataplane::StartCapture{settings});
     if (!reader.ok()) return reader.status();
     reader_ = *std::move(reader);
     return absl::OkStatus();
@@ -39,7 +39,7 @@ class Capture : public Stream {
 
   // Also appends the statistics.
   void Finish() override {
-    device_.dataplane().StopCapture(*reader_);
+    device_.dataplane().Do(dataplane::StopCapture{*reader_});
     Take();
     const uint64_t dropped = reader_->dropped();
     const uint64_t end_ns = has_virtual_time_ ? last_ns_ : MonotonicNow();

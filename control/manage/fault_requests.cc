@@ -21,7 +21,7 @@
 #include "control/manage/manage_request.h"
 #include "control/manage/request_values.h"
 #include "control/net/ip_text.h"
-#include "dataplane/shard/sharded_device.h"
+#include "dataplane/shard/device_client.h"
 #include "roce/packet_fields.h"
 
 namespace roci::control {
@@ -288,10 +288,10 @@ absl::StatusOr<AnyFault> DecodeAny(const Json& fault) {
 
 struct Adder {
   absl::Status operator()(const FaultSettings& settings) const {
-    return device.dataplane().AddFault(settings).status();
+    return device.dataplane().Do(dataplane::AddFault{settings}).status();
   }
   absl::Status operator()(const dataplane::CompletionFaultSettings& settings) const {
-    return device.dataplane().AddCompletionFault(settings).status();
+    return device.dataplane().Do(dataplane::AddCompletionFault{settings}).status();
   }
   absl::Status operator()(const CallFaultSettings& settings) const {
     return device.call_faults().Add(device.dataplane().TakeFaultId(), settings, MonotonicNow());
@@ -304,7 +304,8 @@ absl::Status Remove(Device& device, const Json& number) {
   if (!number.is_number_unsigned()) return WrongValue("remove", "a fault's number");
   if (number.get<uint64_t>() <= UINT32_MAX) {
     const auto id = number.get<uint32_t>();
-    if (device.dataplane().RemoveFault(id) || device.dataplane().RemoveCompletionFault(id) ||
+    dataplane::DeviceClient& client = device.dataplane();
+    if (client.Do(dataplane::RemoveFault{id}) || client.Do(dataplane::RemoveCompletionFault{id}) ||
         device.call_faults().Remove(id)) {
       return absl::OkStatus();
     }
@@ -313,9 +314,9 @@ absl::Status Remove(Device& device, const Json& number) {
 }
 
 void Clear(Device& device) {
-  device.dataplane().ClearFaults();
-  for (const auto& state : device.dataplane().CompletionFaults()) {
-    device.dataplane().RemoveCompletionFault(state.id);
+  device.dataplane().Do(dataplane::ClearFaults{});
+  for (const auto& state : device.dataplane().Do(dataplane::ListCompletionFaults{})) {
+    device.dataplane().Do(dataplane::RemoveCompletionFault{state.id});
   }
   device.call_faults().Clear();
 }
@@ -323,10 +324,10 @@ void Clear(Device& device) {
 // In the order of their numbers.
 Json DescribeFaults(Device& device) {
   std::map<uint32_t, Json> faults;
-  for (const auto& [id, settings, counters] : device.dataplane().Faults()) {
+  for (const auto& [id, settings, counters] : device.dataplane().Do(dataplane::ListFaults{})) {
     faults[id] = DescribeFault(id, settings, counters);
   }
-  for (const auto& state : device.dataplane().CompletionFaults()) {
+  for (const auto& state : device.dataplane().Do(dataplane::ListCompletionFaults{})) {
     faults[state.id] = DescribeCompletionFault(state);
   }
   for (const CallFault& fault : device.call_faults().all()) {

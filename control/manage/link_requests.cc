@@ -134,23 +134,23 @@ absl::StatusOr<Json> Impair(const Services& services, const Json& request) {
     const absl::StatusOr<dataplane::FrameFilter> filter = TakeFilter(request);
     if (!filter.ok()) return filter.status();
     const bool only_one = !filter->MatchesAll();
-    const size_t removed = device->dataplane().ClearImpairments(
-        *direction, only_one ? std::optional(*filter) : std::nullopt);
+    const size_t removed = device->dataplane().Do(dataplane::ClearImpairments{
+        .direction = *direction, .filter = only_one ? std::optional(*filter) : std::nullopt});
     if (only_one && removed == 0) {
       return absl::NotFoundError(absl::StrCat(*name, " has no impairment with this filter"));
     }
   } else {
     const absl::StatusOr<dataplane::ImpairmentSettings> settings = DecodeImpairment(request);
     if (!settings.ok()) return settings.status();
-    const absl::Status status = device->dataplane().SetImpairment(*settings);
+    const absl::Status status = device->dataplane().Do(dataplane::SetImpairment{*settings});
     if (!status.ok()) return status;
   }
   return DescribeImpairments(device->dataplane());
 }
 
-Json DescribeImpairments(const dataplane::ShardedDevice& device) {
+Json DescribeImpairments(const dataplane::DeviceClient& device) {
   Json out = Json::array();
-  for (const auto& [settings, counters] : device.Impairments()) {
+  for (const auto& [settings, counters] : device.Do(dataplane::ListImpairments{})) {
     out.push_back(DescribeImpairment(settings, counters));
   }
   return out;

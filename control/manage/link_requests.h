@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<dataplane::LinkDirection>> DecodeClear(const nlohma
 absl::StatusOr<nlohmann::json> Impair(const Services& services, const nlohmann::json& request);
 
 // JSON as in `roci show ports`.
-nlohmann::json DescribeImpairments(const dataplane::ShardedDevice& device);
+nlohmann::json DescribeImpairments(const dataplane::DeviceClient& device);
 nlohmann::json DescribeImpairment(const dataplane::ImpairmentSettings& settings,
                                   const dataplane::ImpairmentSnapshot& counters);
 

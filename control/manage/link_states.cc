@@ -4,7 +4,7 @@
 
 #include "control/manage/manage_request.h"
 #include "control/manage/request_values.h"
-#include "dataplane/shard/sharded_device.h"
+#include "dataplane/shard/device_client.h"
 
 namespace roci::control {
 
@@ -27,7 +27,7 @@ absl::StatusOr<Json> LinkStates::Run(const Json& request, roce::TimeNs now) {
   }
   up_at_.erase(*device);
   if (for_ns != 0) up_at_[*device] = now + for_ns;
-  (*device)->dataplane().SetLinkDown(is_down);
+  (*device)->dataplane().Do(dataplane::SetLinkDown{is_down});
   changed_();
   return Json{{"device", (*device)->name()},
               {"state", (*device)->dataplane().link_up() ? "active" : "down"}};
@@ -45,7 +45,7 @@ void LinkStates::HandleTimeout(roce::TimeNs now) {
       ++it;
       continue;
     }
-    if (it->first->is_plugged()) it->first->dataplane().SetLinkDown(false);
+    if (it->first->is_plugged()) it->first->dataplane().Do(dataplane::SetLinkDown{false});
     it = up_at_.erase(it);
   }
   changed_();

@@ -47,7 +47,7 @@ Json Differences(const Personality& personality) {
 }
 
 Json ShowDevice(Device& device, const SessionServer& server) {
-  device.dataplane().RefreshLink();
+  device.dataplane().Do(dataplane::RefreshLink{});
   Json gids = Json::array();
   uint32_t index = 0;
   for (const InterfaceAddress& entry : device.addresses().entries()) {
@@ -137,7 +137,7 @@ Json FlowControlNames(const dataplane::PortFlowControl& control) {
 }
 
 Json ShowPort(Device& device, bool with_zeros) {
-  device.dataplane().RefreshLink();
+  device.dataplane().Do(dataplane::RefreshLink{});
   const dataplane::DeviceSnapshot snapshot = device.dataplane().Snapshot();
   return {{"device", device.name()},
           {"port", 1},

@@ -57,10 +57,10 @@ class Trace : public Stream {
   }
   ~Trace() override { Stop(); }
 
-  absl::Status Add(Device& device, dataplane::TraceSettings settings) {
+  absl::Status Add(Device& device, const dataplane::TraceSettings& settings) {
     devices_.reserve(devices_.size() + 1);
-    absl::Status started = device.dataplane().StartTrace(*reader_, std::move(settings),
-                                                         static_cast<uint8_t>(devices_.size()));
+    const auto number = static_cast<uint8_t>(devices_.size());
+    absl::Status started = device.dataplane().Do(dataplane::StartTrace{*reader_, settings, number});
     if (started.ok()) devices_.push_back(&device);
     return started;
   }
@@ -79,7 +79,7 @@ class Trace : public Stream {
 
  private:
   void Stop() {
-    for (const Device* device : devices_) device->dataplane().StopTrace();
+    for (const Device* device : devices_) device->dataplane().Do(dataplane::StopTrace{});
     devices_.clear();
   }
 
@@ -119,7 +119,7 @@ absl::StatusOr<std::shared_ptr<Stream>> TraceServer::Prepare(const Json& request
     dataplane::TraceSettings settings;
     settings.qpns = std::move(filter->qpns);
     absl::Status status = TakeKinds(request, settings.kinds);
-    if (status.ok()) status = trace->Add(**device, std::move(settings));
+    if (status.ok()) status = trace->Add(**device, settings);
     if (!status.ok()) return status;
   }
   return trace;

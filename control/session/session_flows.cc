@@ -16,7 +16,8 @@ static_assert(offsetof(roci_abi_flow_key, src_port) == offsetof(roce::FlowKey, s
 static_assert(offsetof(roci_abi_flow_key, layers) == offsetof(roce::FlowKey, layers));
 static_assert(ROCI_ABI_FLOW_UDP == roce::kFlowLayerUdp);
 
-void FillRule(const roci_abi_create_flow_request& create, dataplane::FlowRule& rule) {
+dataplane::FlowRule RuleOf(const roci_abi_create_flow_request& create) {
+  dataplane::FlowRule rule;
   rule.kind = static_cast<dataplane::FlowKind>(create.type);
   rule.priority = create.priority;
   rule.passes_on = (create.actions & ROCI_ABI_FLOW_PASS_ON) != 0;
@@ -24,12 +25,13 @@ void FillRule(const roci_abi_create_flow_request& create, dataplane::FlowRule& r
   rule.tag = create.tag;
   rule.mask = std::bit_cast<roce::FlowKey>(create.mask);
   rule.value = roce::Masked(std::bit_cast<roce::FlowKey>(create.value), rule.mask);
+  return rule;
 }
 
 }  // namespace
 
-FlowRecord::~FlowRecord() {
-  if (rule != nullptr) device->dataplane().RemoveFlow(*rule);
+InstalledFlow::~InstalledFlow() {
+  if (device_ != nullptr) device_->dataplane().Do(dataplane::RemoveFlow{id_});
 }
 
 absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Reply& reply) {
@@ -48,14 +50,12 @@ absl::Status Session::CreateFlow(const Request& request, const FdsPointer&, Repl
   FlowRecord record;
   record.share = QuotaShare(quotas_->flows, 1);
   if (!record.share.ok()) return LimitReached("flow rules");
-  auto rule = std::make_unique<dataplane::FlowRule>();
-  FillRule(create, *rule);
-  rule->qp = qp->qp;
-  if (counters != nullptr) rule->counters = counters->values.get();
-  const absl::Status status = device_->dataplane().AddFlow(*rule);
-  if (!status.ok()) return status;
-  record.device = device_;
-  record.rule = std::move(rule);
+  dataplane::FlowRule rule = RuleOf(create);
+  rule.qp = qp->qp;
+  if (counters != nullptr) rule.counters = counters->values.get();
+  const absl::StatusOr<dataplane::FlowId> added = device_->dataplane().Do(dataplane::AddFlow{rule});
+  if (!added.ok()) return added.status();
+  record.rule = InstalledFlow(*device_, *added);
   record.qp = create.qp;
   record.counters = counters != nullptr ? create.counters : 0;
   const absl::StatusOr<uint32_t> handle = flows_.Add(std::move(record));
@@ -107,7 +107,7 @@ absl::Status Session::AttachCounters(const Request& request, const FdsPointer&, 
   if (flow->counters != 0) {
     return absl::FailedPreconditionError("the rule has another counters object");
   }
-  device_->dataplane().CountFlow(*flow->rule, *counters->values);
+  device_->dataplane().Do(dataplane::CountFlow{flow->rule.id(), *counters->values});
   flow->counters = attach.counters;
   ++counters->ref_count;
   return absl::OkStatus();

@@ -37,7 +37,8 @@ absl::Status Session::AttachMulticast(const Request& request, const FdsPointer&,
       group, quotas_->multicast_groups, limits_.max_multicast_members, most);
   if (!member.ok()) return member.status();
   record->groups.reserve(record->groups.size() + 1);
-  const absl::Status status = device_->dataplane().AttachMulticast(*record->qp, group);
+  const absl::Status status =
+      device_->dataplane().Do(dataplane::AttachMulticast{*record->qp, group});
   if (!status.ok()) return status;
   record->groups.push_back({std::move(share), *std::move(member)});
   return absl::OkStatus();
@@ -52,7 +53,8 @@ absl::Status Session::DetachMulticast(const Request& request, const FdsPointer&,
   if (member == record->groups.end()) {
     return absl::InvalidArgumentError("the queue pair is not in the group");
   }
-  const absl::Status status = device_->dataplane().DetachMulticast(*record->qp, group);
+  const absl::Status status =
+      device_->dataplane().Do(dataplane::DetachMulticast{*record->qp, group});
   if (!status.ok()) return status;
   record->groups.erase(member);
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "control/device/multicast.h"
@@ -14,6 +15,7 @@
 #include "control/session/context_group.h"
 #include "control/session/memory_reach.h"
 #include "dataplane/shard/commands.h"
+#include "dataplane/shard/device_commands.h"
 #include "dataplane/types/flow_rule.h"
 #include "dataplane/types/target_opening.h"
 #include "memory/mapped_file.h"
@@ -122,14 +124,27 @@ struct CountersRecord {
   uint32_t ref_count = 0;  // flow rules
 };
 // An installed flow rule; it is removed from the device when this goes.
+class InstalledFlow {
+ public:
+  InstalledFlow() = default;
+  InstalledFlow(Device& device, dataplane::FlowId id) : device_(&device), id_(id) {}
+  InstalledFlow(InstalledFlow&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), id_(other.id_) {}
+  InstalledFlow& operator=(InstalledFlow&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~InstalledFlow();
+  dataplane::FlowId id() const { return id_; }
+
+ private:
+  Device* device_ = nullptr;  // null: none
+  dataplane::FlowId id_{};
+};
 struct FlowRecord {
-  FlowRecord() = default;
-  FlowRecord(FlowRecord&&) noexcept = default;
-  FlowRecord& operator=(FlowRecord&&) = delete;
-  ~FlowRecord();
   QuotaShare share;
-  Device* device = nullptr;
-  std::unique_ptr<dataplane::FlowRule> rule;
+  InstalledFlow rule;
   uint32_t qp = 0;
   uint32_t counters = 0;  // 0: none
 };

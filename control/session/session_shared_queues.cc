@@ -23,7 +23,7 @@ absl::Status Session::CreateSrq(const Request& request, const FdsPointer&, Reply
     if (xrcd == nullptr || cq == nullptr) {
       return absl::NotFoundError("no such XRC domain or completion queue");
     }
-    config.domain = &xrcd->domain->dataplane();
+    config.domain = xrcd->domain->dataplane().domain();
     config.cq = cq->cq;
     record.xrcd = create.xrcd;
     record.cq = create.cq;

@@ -62,10 +62,11 @@ absl::Status Session::CreateTargetQp(const roci_abi_create_qp_request& create, R
   const dataplane::QueueLayout layout = dataplane::LayOutQueues(config);
   target.memory = admission_.user->TakeRings(layout.memory_size);
   if (!target.memory.ok()) return RingShare::Refusal();
-  dataplane::XrcTargets& domain = xrcd->domain->dataplane();
-  const absl::StatusOr<dataplane::XrcTargets::Created> created = domain.CreateTarget(config);
+  dataplane::XrcClient& domain = xrcd->domain->dataplane();
+  const absl::StatusOr<dataplane::CreatedTarget> created =
+      domain.Do(dataplane::CreateTarget{config});
   if (!created.ok()) return created.status();
-  absl::Cleanup destroy = [&] { domain.DestroyTarget(*created->qp); };
+  absl::Cleanup destroy = [&] { domain.Do(dataplane::DestroyTarget{*created->qp}); };
   const uint32_t qpn = created->qpn.value();
   target.qp = created->qp;
   target.layout = layout;
@@ -108,7 +109,8 @@ absl::StatusOr<uint32_t> Session::OpenTarget(uint32_t xrcd_handle, uint32_t qpn,
   record.user_handle = user_handle;
   record.xrcd = xrcd_handle;
   record.domain = xrcd->domain;
-  record.opening = xrcd->domain->dataplane().Open(*target.qp, *shard_, user_handle);
+  record.opening =
+      xrcd->domain->dataplane().Do(dataplane::OpenTarget{*target.qp, *shard_, user_handle});
   ++target.openings;
   ++xrcd->ref_count;
   qps_.AddAs(*handle, std::move(record));
@@ -130,14 +132,14 @@ absl::Status Session::OpenQp(const Request& request, const FdsPointer&, Reply& r
 
 // Destroys the queue pair with its last handle. Returns the number of events sent for this handle.
 uint32_t Session::CloseTarget(QpRecord& record) {
-  dataplane::XrcTargets& domain = record.domain->dataplane();
-  domain.Close(*record.qp, *record.opening);
+  dataplane::XrcClient& domain = record.domain->dataplane();
+  const uint32_t events = domain.Do(dataplane::CloseTarget{*record.qp, *record.opening});
   const auto target = record.domain->targets().find(record.qpn.value());
   if (--target->second.openings == 0) {
-    domain.DestroyTarget(*record.qp);
+    domain.Do(dataplane::DestroyTarget{*record.qp});
     record.domain->targets().erase(target);
   }
-  return record.opening->async_events.load(std::memory_order_relaxed);
+  return events;
 }
 
 }  // namespace roci::control

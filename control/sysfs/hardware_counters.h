@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "control/sysfs/sysfs_layout.h"
-#include "dataplane/shard/sharded_device.h"
+#include "dataplane/shard/device_client.h"
 
 namespace roci::control {
 

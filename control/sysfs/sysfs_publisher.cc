@@ -158,7 +158,7 @@ void SysfsPublisher::ShowLinks() {
 
 void SysfsPublisher::ShowLink(Shown& shown) {
   Device& device = *shown.device;
-  device.dataplane().RefreshLink();
+  device.dataplane().Do(dataplane::RefreshLink{});
   const SysfsTree::Port before = shown.port;
   const SysfsTree::Port now = PortOf(device);
   if (now == before) return;

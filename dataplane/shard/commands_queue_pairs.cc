@@ -8,6 +8,7 @@
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/shared_receive_queue.h"
+#include "dataplane/shard/device_client.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/shard_client_inl.h"
 #include "dataplane/shard/sharded_device.h"
@@ -18,13 +19,14 @@ namespace roci::dataplane {
 // Makes all allocations before changes that would have to be undone.
 absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command) {
   assert(command.handle < max_queue_pairs_);
-  const std::optional<roce::Qpn> qpn = device_.qpns().Allocate(lcore_->index());
+  const std::optional<roce::Qpn> qpn = sharded_device_.qpns().Allocate(lcore_->index());
   if (!qpn.has_value()) return absl::ResourceExhaustedError("queue pair: no number left");
-  absl::Cleanup free_qpn = [&] { device_.qpns().Free(*qpn); };
+  absl::Cleanup free_qpn = [&] { sharded_device_.qpns().Free(*qpn); };
   QueuePairConfig config = command.config;
   config.origin.number = device_.TakeQueuePairNumber();
-  auto created = QueuePair::Create(lcore_->services(), context_.get(),
-                                   device_.lane(lcore_->index()), config, *qpn, command.handle);
+  auto created =
+      QueuePair::Create(lcore_->services(), context_.get(), sharded_device_.lane(lcore_->index()),
+                        config, *qpn, command.handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   lcore_->Call([&](const OnShard& shard) {

@@ -20,12 +20,12 @@ absl::StatusOr<CreatedSharedReceiveQueue> ShardClient::Do(const CreateSharedRece
   }
   roce::Qpn number;
   if (config.domain != nullptr) {
-    const std::optional<roce::Qpn> free = device_.srqns().Allocate(0);
+    const std::optional<roce::Qpn> free = sharded_device_.srqns().Allocate(0);
     if (!free.has_value()) return absl::ResourceExhaustedError("shared receive queue: no number");
     number = *free;
   }
   absl::Cleanup free_number = [&] {
-    if (config.domain != nullptr) device_.srqns().Free(number);
+    if (config.domain != nullptr) sharded_device_.srqns().Free(number);
   };
   context_->shared_queues().MakeRoom();
   auto created = SharedReceiveQueue::Create(*context_, config, command.handle, number.value());
@@ -76,7 +76,7 @@ absl::StatusOr<EventCounts> ShardClient::Do(const DestroySharedReceiveQueue& com
       return srq.domain()->RemoveQueue(shard, srq, next);
     };
     while (CallBetweenCopies(remove_some)) lcore_->FinishRound();
-    device_.srqns().Free(roce::Qpn(srq.number()));
+    sharded_device_.srqns().Free(roce::Qpn(srq.number()));
   }
   if (srq.tags() != nullptr) {
     CallBetweenCopies(

@@ -53,7 +53,7 @@ class Dataplane final : public PortServices {
 
   // A new wire, which lives as long as this object.
   Wire& AddWire();
-  // Where devices that are traced together record (ShardedDevice::StartTrace).
+  // Where devices that are traced together record (DeviceClient).
   std::unique_ptr<TraceReader> OpenTrace() const;
   // Guards another thread than the lcores against starvation; see PriorityGuard.
   void Guard(ThreadPriority& thread);

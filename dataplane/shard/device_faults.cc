@@ -14,33 +14,33 @@
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_impairments.h"
 #include "dataplane/shard/device_lane.h"
-#include "dataplane/shard/lcore.h"
+#include "dataplane/shard/sharded_device.h"
 
 namespace roci::dataplane {
 
-absl::StatusOr<uint32_t> ShardedDevice::AddFault(const FaultSettings& settings) {
+absl::StatusOr<uint32_t> DeviceClient::Do(const AddFault& command) {
   if (faults_.size() == LinkTap::kMaxFaults) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the device has ", LinkTap::kMaxFaults,
                      " faults, the most possible: delete one of them (roci fault del)"));
   }
   OpenTaps();
-  auto rule = std::make_unique<FaultRule>(TakeFaultId(), settings, dataplane_.Now());
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+  auto rule =
+      std::make_unique<FaultRule>(TakeFaultId(), command.settings, device_->dataplane().Now());
+  for (size_t i = 0; i < device_->lanes().size(); ++i) {
     rule->lanes.push_back(std::make_unique<FaultLane>(rule->fault));
   }
   const uint32_t id = rule->id;
   faults_.push_back(std::move(rule));
   absl::Cleanup undo = [this] { faults_.pop_back(); };
-  UseFaults({settings.match.direction});
+  UseFaults({command.settings.match.direction});
   std::move(undo).Cancel();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) { lanes_[i]->AttachTap(shard, *taps_[i]); });
-  }
+  device_->ForEachLane(
+      [&](const OnShard& shard, DeviceLane& lane, size_t i) { lane.AttachTap(shard, *taps_[i]); });
   return id;
 }
 
-std::unique_ptr<FaultTable> ShardedDevice::TableOf(size_t lane, LinkDirection direction) const {
+std::unique_ptr<FaultTable> DeviceClient::TableOf(size_t lane, LinkDirection direction) const {
   std::vector<FaultTable::Entry> entries;
   for (const auto& rule : faults_) {
     if (rule->is_over || rule->fault.settings.match.direction != direction) continue;
@@ -51,7 +51,7 @@ std::unique_ptr<FaultTable> ShardedDevice::TableOf(size_t lane, LinkDirection di
 
 // Gives the lanes tables of the faults that there are now and are not over, and frees those before.
 // Throws std::bad_alloc before it has changed anything.
-void ShardedDevice::UseFaults(std::initializer_list<LinkDirection> directions) {
+void DeviceClient::UseFaults(std::initializer_list<LinkDirection> directions) {
   decltype(fault_tables_) tables(taps_.size());
   for (size_t i = 0; i < taps_.size(); ++i) {
     for (const LinkDirection direction : directions) {
@@ -59,7 +59,7 @@ void ShardedDevice::UseFaults(std::initializer_list<LinkDirection> directions) {
     }
   }
   for (size_t i = 0; i < taps_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) {
+    device_->LcoreOf(i).Call([&](const OnShard& shard) {
       for (const LinkDirection direction : directions) {
         taps_[i]->UseFaults(shard, direction, tables[i][static_cast<size_t>(direction)].get());
       }
@@ -71,8 +71,8 @@ void ShardedDevice::UseFaults(std::initializer_list<LinkDirection> directions) {
   }
 }
 
-bool ShardedDevice::RemoveFault(uint32_t id) {
-  const auto it = std::ranges::find(faults_, id, [](const auto& rule) { return rule->id; });
+bool DeviceClient::Do(const RemoveFault& command) {
+  const auto it = std::ranges::find(faults_, command.id, [](const auto& rule) { return rule->id; });
   if (it == faults_.end()) return false;
   FaultRule& rule = **it;
   rule.is_over = true;
@@ -83,34 +83,33 @@ bool ShardedDevice::RemoveFault(uint32_t id) {
   return true;
 }
 
-void ShardedDevice::ClearFaults() {
+void DeviceClient::Do(const ClearFaults&) {
   std::vector<std::unique_ptr<FaultRule>> removed = std::exchange(faults_, {});
   absl::Cleanup undo = [&] { faults_ = std::move(removed); };
   UseFaults({LinkDirection::kIn, LinkDirection::kOut});
   std::move(undo).Cancel();
 }
 
-absl::StatusOr<uint32_t> ShardedDevice::AddCompletionFault(
-    const CompletionFaultSettings& settings) {
-  if (completion_faults_.size() == kMostCompletionFaults) {
+absl::StatusOr<uint32_t> DeviceClient::Do(const AddCompletionFault& command) {
+  if (completion_faults_.size() == AddCompletionFault::kMost) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the device has ", kMostCompletionFaults,
+        absl::StrCat("the device has ", AddCompletionFault::kMost,
                      " faults of completions, the most possible: delete one of them (roci fault "
                      "del)"));
   }
-  while (lane_faults_.size() < lanes_.size()) {
+  while (lane_faults_.size() < device_->lanes().size()) {
     lane_faults_.push_back(std::make_unique<LaneFaults>());
   }
-  completion_faults_.push_back(
-      std::make_unique<CompletionFault>(TakeFaultId(), settings, dataplane_.Now()));
+  completion_faults_.push_back(std::make_unique<CompletionFault>(TakeFaultId(), command.settings,
+                                                                 device_->dataplane().Now()));
   CompletionFault* const added = completion_faults_.back().get();
   ChangeLaneFaults([added](LaneFaults& lane) { lane.faults[lane.count++] = added; });
   return added->id;
 }
 
-bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
-  const auto it =
-      std::ranges::find(completion_faults_, id, [](const auto& fault) { return fault->id; });
+bool DeviceClient::Do(const RemoveCompletionFault& command) {
+  const auto it = std::ranges::find(completion_faults_, command.id,
+                                    [](const auto& fault) { return fault->id; });
   if (it == completion_faults_.end()) return false;
   ChangeLaneFaults([removed = it->get()](LaneFaults& lane) {
     const auto end = lane.faults.begin() + static_cast<ptrdiff_t>(lane.count);
@@ -122,17 +121,15 @@ bool ShardedDevice::RemoveCompletionFault(uint32_t id) {
 }
 
 template <class Change>
-void ShardedDevice::ChangeLaneFaults(Change&& change) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) {
-      LaneFaults& lane = *lane_faults_[i];
-      change(lane);
-      lanes_[i]->UseCompletionFaults(shard, std::span(lane.faults).first(lane.count));
-    });
-  }
+void DeviceClient::ChangeLaneFaults(Change&& change) {
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane& lane, size_t i) {
+    LaneFaults& used = *lane_faults_[i];
+    change(used);
+    lane.UseCompletionFaults(shard, std::span(used.faults).first(used.count));
+  });
 }
 
-std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
+std::vector<CompletionFaultState> DeviceClient::Do(const ListCompletionFaults&) const {
   std::vector<CompletionFaultState> states;
   for (const auto& fault : completion_faults_) {
     states.push_back({fault->id, fault->settings, fault->matched.load(std::memory_order_relaxed),
@@ -141,16 +138,16 @@ std::vector<CompletionFaultState> ShardedDevice::CompletionFaults() const {
   return states;
 }
 
-void ShardedDevice::NoteCreated(const QueuePair& qp) {
+void DeviceClient::NoteCreated(const QueuePair& qp) {
   for (const auto& fault : completion_faults_) fault->choice.NoteCreated(qp.origin());
   for (const auto& rule : faults_) rule->fault.choice.NoteCreated(qp.origin());
 }
 
-void ShardedDevice::FreeQpn(const QueuePair& qp) noexcept {
+void DeviceClient::FreeQpn(const QueuePair& qp) noexcept {
   for (size_t i = completion_faults_.size(); i-- > 0;) {
     CompletionFault& fault = *completion_faults_[i];
     if (fault.Forget(qp.qpn()) || fault.choice.Named(qp.origin())) {
-      RemoveCompletionFault(fault.id);
+      Do(RemoveCompletionFault{fault.id});
     }
   }
   bool has_changed = false;
@@ -164,11 +161,11 @@ void ShardedDevice::FreeQpn(const QueuePair& qp) noexcept {
     has_changed |= was_named || is_over;
   }
   if (has_changed) ForgetFaults();
-  qpns_->Free(qp.qpn());
+  device_->qpns().Free(qp.qpn());
 }
 
 // Removes the faults that are over. Without memory for other tables they stay, and hit nothing.
-void ShardedDevice::ForgetFaults() noexcept {
+void DeviceClient::ForgetFaults() noexcept {
   try {
     UseFaults({LinkDirection::kIn, LinkDirection::kOut});
   } catch (const std::bad_alloc&) {
@@ -177,7 +174,7 @@ void ShardedDevice::ForgetFaults() noexcept {
   std::erase_if(faults_, [](const auto& rule) { return rule->is_over; });
 }
 
-std::vector<ShardedDevice::FaultState> ShardedDevice::Faults() const {
+std::vector<FaultState> DeviceClient::Do(const ListFaults&) const {
   std::vector<FaultState> states;
   for (const auto& rule : faults_) {
     if (rule->is_over) continue;

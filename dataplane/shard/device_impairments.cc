@@ -14,102 +14,99 @@
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/sharded_device.h"
 
 namespace roci::dataplane {
 
-void ShardedDevice::OpenTaps() {
-  fault_tables_.resize(lanes_.size());
-  for (size_t i = taps_.size(); i < lanes_.size(); ++i) {
-    Lcore& lcore = LcoreOf(i);
-    taps_.push_back(std::make_unique<LinkTap>(static_cast<uint32_t>(i), lcore.services().now_ns,
-                                              dataplane_.frames().mempool(), lanes_[i]->view()));
+void DeviceClient::OpenTaps() {
+  const size_t lanes = device_->lanes().size();
+  fault_tables_.resize(lanes);
+  for (size_t i = taps_.size(); i < lanes; ++i) {
+    taps_.push_back(std::make_unique<LinkTap>(
+        static_cast<uint32_t>(i), device_->LcoreOf(i).services().now_ns,
+        device_->dataplane().frames().mempool(), device_->lane(i).view()));
   }
 }
 
 // With virtual time there is one lcore, and the lane keeps its tap.
-void ShardedDevice::UseWireTime(uint32_t rate_mbps) {
+void DeviceClient::UseWireTime(uint32_t rate_mbps) {
   OpenTaps();
-  LcoreOf(0).Call([&](const OnShard& shard) {
-    taps_[0]->UseWireTime(shard, rate_mbps, dataplane_.frames().capacity());
-    lanes_[0]->AttachTap(shard, *taps_[0]);
+  device_->LcoreOf(0).Call([&](const OnShard& shard) {
+    taps_[0]->UseWireTime(shard, rate_mbps, device_->dataplane().frames().capacity());
+    device_->lane(0).AttachTap(shard, *taps_[0]);
   });
 }
 
-void ShardedDevice::SetLinkDown(bool is_down) {
-  is_set_down_ = is_down;
-  RefreshLink();
+void DeviceClient::Do(const SetLinkDown& command) {
+  is_set_down_ = command.is_down;
+  Do(RefreshLink{});
   OpenTaps();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) { lanes_[i]->SetDown(shard, is_down, *taps_[i]); });
-  }
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane& lane, size_t i) {
+    lane.SetDown(shard, command.is_down, *taps_[i]);
+  });
 }
 
-absl::StatusOr<std::unique_ptr<CaptureReader>> ShardedDevice::StartCapture(
-    const CaptureSettings& settings) {
+absl::StatusOr<std::unique_ptr<CaptureReader>> DeviceClient::Do(const StartCapture& command) {
   if (captures_.size() == LinkTap::kMaxCaptures) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "the device has ", LinkTap::kMaxCaptures, " captures, the most possible: end one of them"));
   }
   OpenTaps();
   absl::StatusOr<std::unique_ptr<CaptureTap>> capture =
-      CaptureTap::Create(static_cast<uint32_t>(lanes_.size()), settings);
+      CaptureTap::Create(static_cast<uint32_t>(taps_.size()), command.settings);
   if (!capture.ok()) return capture.status();
   captures_.push_back(capture->get());
-  absl::Cleanup stop = [&] { StopCapture(**capture); };
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) {
-      taps_[i]->AddCapture(shard, **capture);
-      lanes_[i]->AttachTap(shard, *taps_[i]);
-    });
-  }
+  absl::Cleanup stop = [&] { Do(StopCapture{**capture}); };
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane& lane, size_t i) {
+    taps_[i]->AddCapture(shard, **capture);
+    lane.AttachTap(shard, *taps_[i]);
+  });
   std::move(stop).Cancel();
   return *std::move(capture);
 }
 
 // The lane removes a tap without work.
-void ShardedDevice::StopCapture(CaptureReader& reader) {
-  auto& capture = static_cast<CaptureTap&>(reader);  // StartCapture makes no others
+void DeviceClient::Do(const StopCapture& command) {
+  auto& capture = static_cast<CaptureTap&>(command.reader);  // StartCapture makes no others
   std::erase(captures_, &capture);
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) { taps_[i]->RemoveCapture(shard, capture); });
-  }
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane&, size_t i) {
+    taps_[i]->RemoveCapture(shard, capture);
+  });
 }
 
-absl::Status ShardedDevice::StartTrace(TraceReader& reader, TraceSettings settings,
-                                       uint8_t number) {
+absl::Status DeviceClient::Do(const StartTrace& command) {
   if (trace_ != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat(
         name_, " is being traced, and a device has one trace at a time: end it first"));
   }
   OpenTaps();
-  auto& rings = static_cast<TraceRings&>(reader);  // OpenTrace makes no others
-  trace_ = std::make_unique<DeviceTrace>(rings, std::move(settings), number);
-  absl::Cleanup stop = [this] { StopTrace(); };
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lcore& lcore = LcoreOf(i);
+  auto& rings = static_cast<TraceRings&>(command.reader);  // OpenTrace makes no others
+  trace_ = std::make_unique<DeviceTrace>(rings, command.settings, command.number);
+  absl::Cleanup stop = [this] { Do(StopTrace{}); };
+  for (size_t i = 0; i < device_->lanes().size(); ++i) {
+    Lcore& lcore = device_->LcoreOf(i);
     LaneTrace& trace = *trace_->lanes[i];
     trace.UseClock(lcore.services().now_ns);
     lcore.Call([&](const OnShard& shard) {
-      lanes_[i]->UseTrace(shard, &trace);
+      device_->lane(i).UseTrace(shard, &trace);
       taps_[i]->UseTrace(shard, &trace);
-      lanes_[i]->AttachTap(shard, *taps_[i]);
+      device_->lane(i).AttachTap(shard, *taps_[i]);
     });
   }
   std::move(stop).Cancel();
   return absl::OkStatus();
 }
 
-void ShardedDevice::StopTrace() {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call([&](const OnShard& shard) {
-      lanes_[i]->UseTrace(shard, nullptr);
-      taps_[i]->UseTrace(shard, nullptr);
-    });
-  }
+void DeviceClient::Do(const StopTrace&) {
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane& lane, size_t i) {
+    lane.UseTrace(shard, nullptr);
+    taps_[i]->UseTrace(shard, nullptr);
+  });
   trace_.reset();
 }
 
-absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
+absl::Status DeviceClient::Do(const SetImpairment& command) {
+  const ImpairmentSettings& settings = command.settings;
   for (size_t i = 0; i < rules_.size(); ++i) {
     const ImpairmentSettings& other = rules_[i]->settings;
     if (other.direction != settings.direction || !(other.filter == settings.filter)) continue;
@@ -124,27 +121,26 @@ absl::Status ShardedDevice::SetImpairment(const ImpairmentSettings& settings) {
   OpenTaps();
   rules_.push_back(std::make_unique<ImpairmentRule>(settings));
   ImpairmentRule& rule = *rules_.back();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+  for (size_t i = 0; i < device_->lanes().size(); ++i) {
     rule.lanes.push_back(std::make_unique<Impairment>(rule.settings, static_cast<uint32_t>(i),
                                                       rule.shared_bottleneck()));
-    LcoreOf(i).Call([&](const OnShard& shard) {
+    device_->LcoreOf(i).Call([&](const OnShard& shard) {
       taps_[i]->AddRule(shard, settings.direction, *rule.lanes[i]);
-      lanes_[i]->AttachTap(shard, *taps_[i]);
+      device_->lane(i).AttachTap(shard, *taps_[i]);
     });
   }
   return absl::OkStatus();
 }
 
-void ShardedDevice::RemoveRule(size_t index) {
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    LcoreOf(i).Call(
-        [&](const OnShard& shard) { taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]); });
-  }
+void DeviceClient::RemoveRule(size_t index) {
+  device_->ForEachLane([&](const OnShard& shard, DeviceLane&, size_t i) {
+    taps_[i]->RemoveRule(shard, *rules_[index]->lanes[i]);
+  });
   rules_.erase(rules_.begin() + static_cast<ptrdiff_t>(index));
 }
 
-size_t ShardedDevice::ClearImpairments(std::optional<LinkDirection> direction,
-                                       const std::optional<FrameFilter>& filter) {
+size_t DeviceClient::Do(const ClearImpairments& command) {
+  const auto& [direction, filter] = command;
   size_t removed = 0;
   for (size_t i = rules_.size(); i-- > 0;) {
     const ImpairmentSettings& settings = rules_[i]->settings;
@@ -156,7 +152,7 @@ size_t ShardedDevice::ClearImpairments(std::optional<LinkDirection> direction,
   return removed;
 }
 
-std::vector<ShardedDevice::ImpairmentState> ShardedDevice::Impairments() const {
+std::vector<ImpairmentState> DeviceClient::Do(const ListImpairments&) const {
   std::vector<ImpairmentState> states;
   for (const auto& rule : rules_) {
     ImpairmentState& state = states.emplace_back();

@@ -9,11 +9,11 @@
 #include "dataplane/link/fault.h"
 #include "dataplane/link/fault_table.h"
 #include "dataplane/link/impairment.h"
-#include "dataplane/shard/sharded_device.h"
+#include "dataplane/shard/device_client.h"
 
 namespace roci::dataplane {
 
-struct ShardedDevice::ImpairmentRule {
+struct DeviceClient::ImpairmentRule {
   explicit ImpairmentRule(const ImpairmentSettings& asked) : settings(asked) {
     if (settings.bottleneck.rate_bps != 0) bottleneck.emplace(settings.bottleneck);
   }
@@ -24,7 +24,7 @@ struct ShardedDevice::ImpairmentRule {
   std::vector<std::unique_ptr<Impairment>> lanes;
 };
 
-struct ShardedDevice::FaultRule {
+struct DeviceClient::FaultRule {
   FaultRule(uint32_t number, const FaultSettings& settings, uint64_t now_ns)
       : id(number), fault(settings, now_ns), qpns(settings.match.filter.qpns) {}
 

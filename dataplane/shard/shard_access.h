@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_client.h"
 #include "dataplane/shard/shard_client.h"
 
 namespace roci::dataplane {
@@ -11,6 +12,7 @@ class ShardAccess {
  public:
   static Lcore& LcoreOf(Dataplane& dataplane, uint32_t index) { return *dataplane.lcores_[index]; }
   static Lcore& LcoreOf(ShardClient& client) { return *client.lcore_; }
+  static ShardedDevice& DeviceOf(DeviceClient& client) { return *client.device_; }
   static PendingReleases& ReleasesOf(Dataplane& dataplane) { return *dataplane.releases_; }
   // The shard's side of the client's context.
   static VerbsContext& ContextOf(const OnShard&, ShardClient& client) { return *client.context_; }

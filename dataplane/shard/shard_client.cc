@@ -16,6 +16,7 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/context_removal.h"
+#include "dataplane/shard/device_client.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/pending_releases.h"
@@ -82,10 +83,10 @@ void ShardClient::SendPosted(uint32_t first, uint32_t end) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& device,
+absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(DeviceClient& device,
                                                                  uint32_t lcore_index,
                                                                  ShardClientConfig config) {
-  Lcore& lcore = ShardAccess::LcoreOf(device.dataplane(), lcore_index);
+  Lcore& lcore = ShardAccess::DeviceOf(device).LcoreOf(lcore_index);
   std::unique_ptr<ShardClient> client(new ShardClient(device, lcore, std::move(config)));
   if (absl::Status status = client->OpenDoorbells(); !status.ok()) return status;
   if (!lcore.StartToWatch()) {
@@ -96,8 +97,9 @@ absl::StatusOr<std::unique_ptr<ShardClient>> ShardClient::Create(ShardedDevice& 
   return client;
 }
 
-ShardClient::ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config)
+ShardClient::ShardClient(DeviceClient& device, Lcore& lcore, ShardClientConfig config)
     : device_(device),
+      sharded_device_(ShardAccess::DeviceOf(device)),
       lcore_(&lcore),
       releases_(lcore.releases()),
       app_(std::move(config.app)),
@@ -173,7 +175,7 @@ void ShardClient::FreeRetired() {
   context_->FreeRetired();
   if (stage_ != Stage::kFreeing) return;
   for (const auto& srq : context_->shared_queues()) {
-    if (srq->domain() != nullptr) device_.srqns().Free(roce::Qpn(srq->number()));
+    if (srq->domain() != nullptr) sharded_device_.srqns().Free(roce::Qpn(srq->number()));
   }
 }
 
@@ -190,7 +192,7 @@ void ShardClient::ForEachCompletionQueue(F&& f) {
 }
 
 bool ShardClient::MoveTo(uint32_t lcore_index) {
-  Lcore& lcore = ShardAccess::LcoreOf(device_.dataplane(), lcore_index);
+  Lcore& lcore = sharded_device_.LcoreOf(lcore_index);
   if (context_->has_queue_pairs() || !context_->shared_queues().empty() ||
       context_->copies().IsShared() || !lcore.StartToWatch()) {
     return false;

@@ -19,6 +19,7 @@
 namespace roci::dataplane {
 
 class ContextRemoval;
+class DeviceClient;
 class PendingReleases;
 class ShardedDevice;
 class Lcore;
@@ -45,7 +46,7 @@ struct ShardClientConfig {
 // doorbell.
 class ShardClient {
  public:
-  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(ShardedDevice& device,
+  static absl::StatusOr<std::unique_ptr<ShardClient>> Create(DeviceClient& device,
                                                              uint32_t lcore_index,
                                                              ShardClientConfig config);
   // Removes all remaining objects from the lcore and frees them.
@@ -63,7 +64,6 @@ class ShardClient {
   // `mappings`, which the copies may use, until they are finished.
   void AwaitCopies(memory::ReleasedMappings mappings);
 
-  ShardedDevice& device() { return device_; }
   uint32_t lcore_index() const;
   // Moves the context and its objects to another lcore. It has no XRC queue pairs. False: not
   // possible, because it has other queue pairs or shared receive queues, or shares its keys, or no
@@ -132,7 +132,7 @@ class ShardClient {
 
  private:
   friend class ShardAccess;
-  ShardClient(ShardedDevice& device, Lcore& lcore, ShardClientConfig config);
+  ShardClient(DeviceClient& device, Lcore& lcore, ShardClientConfig config);
   template <class F>
   auto CallBetweenCopies(F&& f) -> std::invoke_result_t<F&, const OnShard&>;
   template <class F>
@@ -141,7 +141,8 @@ class ShardClient {
   void SendPosted(uint32_t first, uint32_t end);
   void FreeRetired();
 
-  ShardedDevice& device_;
+  DeviceClient& device_;
+  ShardedDevice& sharded_device_;
   Lcore* lcore_;
   PendingReleases& releases_;
   SharedMemory doorbell_memory_;

@@ -24,7 +24,7 @@ struct FlowCounters {
 // Values are those of enum ibv_flow_attr_type.
 enum class FlowKind : uint8_t { kNormal = 0, kAllDefault = 1, kMulticastDefault = 2, kSniffer = 3 };
 
-// Made and owned by the control thread. Only `counters` may change while it is in a table.
+// A device keeps a copy of each rule, of which only `counters` may change while it is in a table.
 struct FlowRule {
   FlowKind kind = FlowKind::kNormal;
   uint16_t priority = 0;    // normal rules: 0 goes first

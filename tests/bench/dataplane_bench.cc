@@ -296,7 +296,7 @@ void AddFaults(Node& node, uint32_t count) {
     if (i % 3 == 2) {
       settings.match.filter.opcodes.set(static_cast<size_t>(roce::Opcode::kRcCompareSwap));
     }
-    if (!node.device().AddFault(settings).ok()) std::abort();
+    if (!node.device().Do(dataplane::AddFault{settings}).ok()) std::abort();
   }
 }
 

@@ -219,12 +219,12 @@ Node::Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config&
 void Node::OpenDevice(dataplane::Dataplane& dataplane, dataplane::Wire* wire,
                       const Config& config) {
   const auto number = static_cast<uint8_t>(config.number);
-  dataplane::ShardedDeviceConfig device;
+  dataplane::DeviceClientConfig device;
   device.name = "test" + std::to_string(config.number);
   device.wire = config.devargs.empty() ? wire : nullptr;
   device.devargs = config.devargs;
   if (config.devargs.empty()) device.mac = roce::Mac{{0x02, 0, 0, 0, 0, number}};
-  device_ = Take(dataplane::ShardedDevice::Create(dataplane, device));
+  device_ = Take(dataplane::DeviceClient::Create(dataplane, device));
   used_device_ = device_.get();
   gid_ = roce::Gid::FromIpv4(roce::Ipv4{{10, 0, 0, number}});
 }

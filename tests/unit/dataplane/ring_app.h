@@ -12,9 +12,9 @@
 #include "dataplane/port/wire.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_client.h"
 #include "dataplane/shard/shard_access.h"
 #include "dataplane/shard/shard_client.h"
-#include "dataplane/shard/sharded_device.h"
 #include "memory/app_memory.h"
 
 namespace roci::testing {
@@ -123,7 +123,7 @@ class Node {
   Node(dataplane::Dataplane& dataplane, dataplane::Wire* wire, const Config& config);
   ~Node();
 
-  dataplane::ShardedDevice& device() { return *used_device_; }
+  dataplane::DeviceClient& device() { return *used_device_; }
   dataplane::ShardClient& client() { return *client_; }
   dataplane::Lcore& lcore() { return dataplane::ShardAccess::LcoreOf(*client_); }
   dataplane::VerbsContext& context(const dataplane::OnShard& shard) {
@@ -144,8 +144,8 @@ class Node {
   void RegisterMemory(const Config& config);
 
   std::shared_ptr<memory::AppMemory> app_;
-  std::unique_ptr<dataplane::ShardedDevice> device_;  // null: another node's
-  dataplane::ShardedDevice* used_device_ = nullptr;
+  std::unique_ptr<dataplane::DeviceClient> device_;  // null: another node's
+  dataplane::DeviceClient* used_device_ = nullptr;
   std::unique_ptr<dataplane::ShardClient> client_;
   dataplane::Fd async_read_;
   std::byte* memory_ = nullptr;

@@ -220,9 +220,9 @@ TEST_F(ScatteredTest, FramesWithoutABufferAreDropped) {
 
 TEST(EthdevPort, InvalidDevargsAreRefused) {
   for (const char* devargs : {"net_nothing0", "net_pcap0,rx_pcap=/nonexistent/x.pcap", ""}) {
-    dataplane::ShardedDeviceConfig config;
+    dataplane::DeviceClientConfig config;
     config.devargs = devargs;
-    EXPECT_FALSE(dataplane::ShardedDevice::Create(TestDataplane(), config).ok()) << devargs;
+    EXPECT_FALSE(dataplane::DeviceClient::Create(TestDataplane(), config).ok()) << devargs;
   }
 }
 

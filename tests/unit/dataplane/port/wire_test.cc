@@ -219,7 +219,7 @@ TEST_F(WireTest, ADamagedPacketToAGroupIsDropped) {
   AppQp member(b_.client(), config);
   ASSERT_EQ(ConnectUd(b_, member), roce::ModifyResult::kOk);
   const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
-  ASSERT_TRUE(b_.device().AttachMulticast(member.qp(), group).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::AttachMulticast{member.qp(), group}).ok());
   for (uint64_t i = 1; i <= 2; ++i) member.PostRecv(i, {b_.Sge(i * 1000, 200)});
   member.Ring();
 

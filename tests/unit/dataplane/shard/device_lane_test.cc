@@ -42,11 +42,12 @@ class DeviceLaneTest : public ::testing::Test {
       : wire_(TestDataplane()),
         node_wire_(TestDataplane()),
         node_(TestDataplane(), &node_wire_, {}),
-        lane_(node_.device(), {.mac = kOwn,
-                               .congestion = {},
-                               .wire = &wire_,
-                               .endpoint = *wire_.AddEndpoint(kOwn),
-                               .now_ns = &now_}),
+        lane_(dataplane::ShardAccess::DeviceOf(node_.device()),
+              {.mac = kOwn,
+               .congestion = {},
+               .wire = &wire_,
+               .endpoint = *wire_.AddEndpoint(kOwn),
+               .now_ns = &now_}),
         peer_(*wire_.AddEndpoint(kPeer)) {}
 
   void Stage(uint32_t length, const roce::Mac& to = kPeer, bool tagged = false,

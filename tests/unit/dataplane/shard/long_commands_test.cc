@@ -20,6 +20,7 @@
 #include "dataplane/shard/context_removal.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
+#include "dataplane/shard/xrc_client.h"
 #include "dataplane/shard/xrc_targets.h"
 #include "dataplane/types/queue_limits.h"
 #include "memory/mapped_file.h"
@@ -356,16 +357,16 @@ TEST_F(LongCommands, EndAProgramWithFewQueues) {
 // The receive queue of an XRC domain, to which many queue pairs belong.
 TEST_F(LongCommands, DestroyAReceiveQueueOfManyXrcQueuePairs) {
   constexpr uint32_t kParts = 10;
-  dataplane::XrcTargets domain(node_.device(), node_.client().lcore_index());
+  dataplane::XrcClient domain(node_.device(), node_.client().lcore_index());
   dataplane::QueuePairConfig target;
   target.type = roce::QpType::kXrcRecv;
   for (uint32_t i = 0; i < kParts * dataplane::XrcTargets::kMostInRow; ++i) {
-    ASSERT_TRUE(domain.CreateTarget(target).ok()) << i;
+    ASSERT_TRUE(domain.Do(dataplane::CreateTarget{target}).ok()) << i;
   }
   const auto create = [&](Node& node, dataplane::CompletionQueue* cq) {
     dataplane::SharedReceiveQueueConfig config;
     config.pd = Node::kPd;
-    config.domain = &domain;
+    config.domain = domain.domain();
     config.cq = cq;
     return node.client().Do(dataplane::CreateSharedReceiveQueue{config, 0});
   };
@@ -440,7 +441,7 @@ TEST_F(LongCommands, EndAProgramWithMulticastQueuePairs) {
   for (uint32_t i = 0; i < kParts; ++i) {
     const auto created = ending->client().Do(dataplane::CreateQueuePair{config, i});
     ASSERT_TRUE(created.ok()) << i;
-    ASSERT_TRUE(ending->device().AttachMulticast(*created->queue_pair, group).ok());
+    ASSERT_TRUE(ending->device().Do(dataplane::AttachMulticast{*created->queue_pair, group}).ok());
   }
   Parts parts(lcore());
   ending.reset();

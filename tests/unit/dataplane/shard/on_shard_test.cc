@@ -16,9 +16,11 @@
 #include "dataplane/qp/tag_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/dataplane.h"
+#include "dataplane/shard/device_client.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/shard_client.h"
+#include "dataplane/shard/xrc_client.h"
 
 namespace roci::dataplane {
 namespace {
@@ -31,14 +33,17 @@ concept GivesTokenOut = requires(const Kept& kept) {
   kept.Token();
 };
 static_assert(!GivesTokenOut<OnShardForHosts>);
-// Clients of the control thread give no lcore and no context out.
+// Clients of the control thread give out nothing of a shard.
 template <class Client>
-concept GivesLcoreOut = requires(Client& client) {
+concept GivesShardOut = requires(Client& client) {
   client.lcores_;
 }
 || requires(Client& client) { client.lcore_; }
-|| requires(Client& client) { client.context_; };
-static_assert(!GivesLcoreOut<Dataplane> && !GivesLcoreOut<ShardClient>);
+|| requires(Client& client) { client.context_; }
+|| requires(Client& client) { client.device_; }
+|| requires(Client& client) { client.targets_; };
+static_assert(!GivesShardOut<Dataplane> && !GivesShardOut<ShardClient>);
+static_assert(!GivesShardOut<DeviceClient> && !GivesShardOut<XrcClient>);
 
 // METHOD compiles with the token as first argument, and not without it.
 #define EXPECT_NEEDS_TOKEN(CLASS, METHOD, ...)                                                \

@@ -102,8 +102,9 @@ TEST_P(RawPacket, FramesGoToTheLcoreOfTheMatchingRule) {
   to.Ring();
   dataplane::FlowRule rule = RuleFor(b_.device().mac(), to, 0xABCDE);
   dataplane::FlowCounters counters;
-  ASSERT_TRUE(b_.device().AddFlow(rule).ok());
-  b_.device().CountFlow(rule, counters);
+  const auto flow = b_.device().Do(dataplane::AddFlow{rule});
+  ASSERT_TRUE(flow.ok());
+  b_.device().Do(dataplane::CountFlow{*flow, counters});
   uint64_t bytes = 0;
   for (uint64_t i = 0; i < 3; ++i) {
     const auto length = static_cast<uint32_t>(std::array{60u, 1514u, 4218u}[i]);
@@ -124,7 +125,7 @@ TEST_P(RawPacket, FramesGoToTheLcoreOfTheMatchingRule) {
   }
   EXPECT_EQ(counted, 3u);
   EXPECT_EQ(counted_bytes, bytes);
-  b_.device().RemoveFlow(rule);
+  b_.device().Do(dataplane::RemoveFlow{*flow});
   MakeFrame(b_.device().mac(), 60, 9);
   Send(from, 60);
   roci_abi_cqe cqe;
@@ -141,7 +142,8 @@ TEST_P(RawPacket, ChecksumsAreComputedOnRequestAndReported) {
   to.PostRecv(1, {b_.Sge(8192, 5000)});
   to.Ring();
   dataplane::FlowRule rule = RuleFor(b_.device().mac(), to, 0);
-  ASSERT_TRUE(b_.device().AddFlow(rule).ok());
+  const auto flow = b_.device().Do(dataplane::AddFlow{rule});
+  ASSERT_TRUE(flow.ok());
   constexpr uint32_t kLength = 14 + 20 + 8 + 300;
   MakeFrame(b_.device().mac(), kLength, 1);
   constexpr uint8_t kHeaders[] = {0x08, 0, 0x45, 0,  1, 72, 0, 0, 0, 0, 9, 17, 1,  1, 10,
@@ -157,7 +159,7 @@ TEST_P(RawPacket, ChecksumsAreComputedOnRequestAndReported) {
     EXPECT_EQ(is_as_it_was, flag == 0);
     EXPECT_EQ(std::memcmp(received + 42, a_.memory() + 42, kLength - 42), 0);
   }
-  b_.device().RemoveFlow(rule);
+  b_.device().Do(dataplane::RemoveFlow{*flow});
 }
 
 TEST_P(RawPacket, GroupFramesArriveOnceAlsoAtTheSendersDevice) {
@@ -176,8 +178,10 @@ TEST_P(RawPacket, GroupFramesArriveOnceAlsoAtTheSendersDevice) {
   const roce::Mac group{{0x01, 0x50, 0x56, 1, 2, 3}};
   dataplane::FlowRule near_rule = RuleFor(group, near, 1);
   dataplane::FlowRule far_rule = RuleFor(group, far, 2);
-  ASSERT_TRUE(a_.device().AddFlow(near_rule).ok());
-  ASSERT_TRUE(b_.device().AddFlow(far_rule).ok());
+  const auto near_flow = a_.device().Do(dataplane::AddFlow{near_rule});
+  ASSERT_TRUE(near_flow.ok());
+  const auto far_flow = b_.device().Do(dataplane::AddFlow{far_rule});
+  ASSERT_TRUE(far_flow.ok());
   MakeFrame(group, 100, 1);
   SendRequest request;
   request.head.opcode = ROCI_ABI_WR_SEND;
@@ -196,8 +200,8 @@ TEST_P(RawPacket, GroupFramesArriveOnceAlsoAtTheSendersDevice) {
   ASSERT_TRUE(b_cq_.Wait(&cqe));
   EXPECT_FALSE(b_cq_.Wait(&cqe, 20));
   EXPECT_FALSE(a_cq_.Wait(&cqe, 1));
-  a_.device().RemoveFlow(near_rule);
-  b_.device().RemoveFlow(far_rule);
+  a_.device().Do(dataplane::RemoveFlow{*near_flow});
+  b_.device().Do(dataplane::RemoveFlow{*far_flow});
 }
 
 TEST_P(RawPacket, ReceiveSideScalingSelectsTheQueueByTheHash) {
@@ -224,14 +228,15 @@ TEST_P(RawPacket, ReceiveSideScalingSelectsTheQueueByTheHash) {
   second.PostRecv(8, {b_.Sge(8192, 5000)});
   second.Ring();
   dataplane::FlowRule rule = RuleFor(b_.device().mac(), spread, 0);
-  ASSERT_TRUE(b_.device().AddFlow(rule).ok());
+  const auto flow = b_.device().Do(dataplane::AddFlow{rule});
+  ASSERT_TRUE(flow.ok());
   MakeFrame(b_.device().mac(), 200, 5);
   Send(from, 200);
   roci_abi_cqe cqe;
   ASSERT_TRUE(b_cq_.Wait(&cqe));
   EXPECT_EQ(cqe.wr_id, 7u);
   EXPECT_EQ(cqe.qpn, first.qp().qpn().value());
-  b_.device().RemoveFlow(rule);
+  b_.device().Do(dataplane::RemoveFlow{*flow});
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, RawPacket,

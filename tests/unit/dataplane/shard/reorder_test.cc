@@ -45,7 +45,8 @@ class ReorderedTraffic : public Traffic {
     settings.reorder = faults.reorder * kPercent;
     settings.reorder_ns = faults.reorder_ns;
     settings.seed = faults.seed;
-    for (Node* node : {&a_, &b_}) ASSERT_TRUE(node->device().SetImpairment(settings).ok());
+    for (Node* node : {&a_, &b_})
+      ASSERT_TRUE(node->device().Do(dataplane::SetImpairment{settings}).ok());
   }
   static uint64_t Count(Node& node, roce::QpCounter counter) {
     return node.device().Snapshot().qp[static_cast<size_t>(counter)];
@@ -130,8 +131,8 @@ TEST_P(ReorderedTraffic, EarlyFramesGoWithTheirQueuePair) {
     if (i % 2 == 0) MoveTo(b_, pair->b, roce::QpState::kReset);
     a_.client().Do(dataplane::DestroyQueuePair{pair->a.qp()});
     b_.client().Do(dataplane::DestroyQueuePair{pair->b.qp()});
-    a_.device().ClearImpairments({}, {});
-    b_.device().ClearImpairments({}, {});
+    a_.device().Do(dataplane::ClearImpairments{});
+    b_.device().Do(dataplane::ClearImpairments{});
   }
   constexpr uint32_t kOfStashes = 600;  // free frames of lcores
   EXPECT_LT(TestDataplane().frames().in_use(), frames + kOfStashes);

@@ -13,7 +13,7 @@
 
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/shard/lcore.h"
-#include "dataplane/shard/xrc_targets.h"
+#include "dataplane/shard/xrc_client.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 #include "tests/unit/waiting_memory.h"

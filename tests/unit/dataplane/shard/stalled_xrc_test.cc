@@ -22,10 +22,10 @@ class StalledXrc : public StalledQueuePair {
     return config;
   }
   // Connects `a`, of node a, with a new receive queue pair of `domain`, of node b. Null: failed.
-  dataplane::QueuePair* ConnectTo(AppQp& a, dataplane::XrcTargets& domain) {
+  dataplane::QueuePair* ConnectTo(AppQp& a, dataplane::XrcClient& domain) {
     dataplane::QueuePairConfig config;
     config.type = roce::QpType::kXrcRecv;
-    const auto target = domain.CreateTarget(config);
+    const auto target = domain.Do(dataplane::CreateTarget{config});
     if (!target.ok()) return nullptr;
     const ConnectOptions options{.timeout = 19};
     const bool both =
@@ -51,11 +51,11 @@ class StalledXrc : public StalledQueuePair {
 
 // The program may destroy the shared receive queue of an XRC queue pair, and its completion queue.
 TEST_F(StalledXrc, ReceiveQueueIsDestroyed) {
-  dataplane::XrcTargets domain(b_.device(), b_.client().lcore_index());
+  dataplane::XrcClient domain(b_.device(), b_.client().lcore_index());
   for (const bool with_cq : {false, true}) {
     SCOPED_TRACE(with_cq);
     AppCq cq(b_.client(), 16);
-    AppSrq srq(b_, with_cq ? kSecondAt : kFirstAt, &domain, cq.cq());
+    AppSrq srq(b_, with_cq ? kSecondAt : kFirstAt, domain.domain(), cq.cq());
     AppQp a(a_.client(), SendConfig());
     ASSERT_NE(ConnectTo(a, domain), nullptr);
     Post(a, ROCI_ABI_WR_SEND, with_cq, srq, b_, kBytes);
@@ -77,11 +77,11 @@ TEST_F(StalledXrc, AQueuePairWaitsForTheProgramOfTheResponse) {
   Node::Config of_c = Config(3, false);
   of_c.device_of = &b_;
   Node c(TestDataplane(), &wire_, of_c);
-  dataplane::XrcTargets domain(b_.device(), b_.client().lcore_index());
+  dataplane::XrcClient domain(b_.device(), b_.client().lcore_index());
   AppCq c_cq(c.client(), 16);
   AppQp of_b(b_.client(), QpConfig(b_cq_));
-  AppSrq b_srq(b_, 0, &domain, b_cq_.cq());
-  AppSrq c_srq(c, 0, &domain, c_cq.cq());
+  AppSrq b_srq(b_, 0, domain.domain(), b_cq_.cq());
+  AppSrq c_srq(c, 0, domain.domain(), c_cq.cq());
   AppQp a(a_.client(), SendConfig());
   dataplane::QueuePair* const target = ConnectTo(a, domain);
   ASSERT_NE(target, nullptr);

@@ -64,7 +64,7 @@ TEST_P(Traffic, AFaultOfCompletionsFailsOneRequestAndFlushesThoseBehindIt) {
   settings.qpns = {victim->a.qp().qpn()};
   settings.status = roce::CompletionStatus::kRemoteOperationError;
   settings.when.nth = 2;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   const auto write = [&](uint64_t id) {
     return ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0);
   };
@@ -83,11 +83,11 @@ TEST_P(Traffic, AFaultOfCompletionsFailsOneRequestAndFlushesThoseBehindIt) {
   }
   EXPECT_EQ(victim->a.Inspect().state, roce::QpState::kErr);
   Complete(other->a, write(6));
-  const auto states = a_.device().CompletionFaults();
+  const auto states = a_.device().Do(dataplane::ListCompletionFaults{});
   ASSERT_EQ(states.size(), 1u);
   EXPECT_EQ(states[0].hit, 1u);
-  EXPECT_TRUE(a_.device().RemoveCompletionFault(states[0].id));
-  EXPECT_FALSE(a_.device().RemoveCompletionFault(states[0].id));
+  EXPECT_TRUE(a_.device().Do(dataplane::RemoveCompletionFault{states[0].id}));
+  EXPECT_FALSE(a_.device().Do(dataplane::RemoveCompletionFault{states[0].id}));
 }
 
 TEST_P(Traffic, NothingSucceedsBehindAFaultOfCompletions) {
@@ -96,7 +96,7 @@ TEST_P(Traffic, NothingSucceedsBehindAFaultOfCompletions) {
   settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kRdmaWrite));
   settings.status = roce::CompletionStatus::kGeneralError;
   settings.when.times = 1;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   for (const uint64_t id : {1, 2, 3, 4}) {
     pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
   }
@@ -109,7 +109,8 @@ TEST_P(Traffic, NothingSucceedsBehindAFaultOfCompletions) {
                                   : roce::CompletionStatus::kWorkRequestFlushed;
     EXPECT_EQ(cqe.status, static_cast<uint8_t>(expected)) << id;
   }
-  EXPECT_TRUE(a_.device().RemoveCompletionFault(a_.device().CompletionFaults()[0].id));
+  EXPECT_TRUE(a_.device().Do(
+      dataplane::RemoveCompletionFault{a_.device().Do(dataplane::ListCompletionFaults{})[0].id}));
 }
 
 TEST_P(Traffic, AFaultOfCompletionsDelaysThoseBehindItToo) {
@@ -120,7 +121,7 @@ TEST_P(Traffic, AFaultOfCompletionsDelaysThoseBehindItToo) {
   settings.delay_ns = kDelayNs;
   settings.when.nth = 2;
   settings.when.times = 1;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   const auto write = [&](uint64_t id) {
     return ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0);
   };
@@ -137,9 +138,10 @@ TEST_P(Traffic, AFaultOfCompletionsDelaysThoseBehindItToo) {
   }
   // The queue goes on as before, and one that is stalled can be destroyed.
   Complete(pair->a, write(5));
-  EXPECT_TRUE(a_.device().RemoveCompletionFault(a_.device().CompletionFaults()[0].id));
+  EXPECT_TRUE(a_.device().Do(
+      dataplane::RemoveCompletionFault{a_.device().Do(dataplane::ListCompletionFaults{})[0].id}));
   settings.when = {};
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   pair->a.Post(write(6));
   pair->a.Ring();
 }
@@ -149,13 +151,13 @@ TEST_P(Traffic, ADelayedCompletionIsThereBeforeItsQueuePairBeginsAnew) {
   dataplane::CompletionFaultSettings settings;
   settings.opcodes.set();
   settings.delay_ns = 5'000'000'000;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   for (const bool resets : {true, false}) {
     auto pair = MakePair(roce::QpType::kRc);
-    const uint64_t before = a_.device().CompletionFaults()[0].hit;
+    const uint64_t before = a_.device().Do(dataplane::ListCompletionFaults{})[0].hit;
     pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0));
     pair->a.Ring();
-    while (a_.device().CompletionFaults()[0].hit == before) sched_yield();
+    while (a_.device().Do(dataplane::ListCompletionFaults{})[0].hit == before) sched_yield();
     roci_abi_cqe cqe;
     EXPECT_FALSE(a_cq_.Poll(&cqe));
     if (resets) {
@@ -175,7 +177,7 @@ TEST_P(Traffic, AFaultOfCompletionsChoosesTheVendorError) {
   settings.status = roce::CompletionStatus::kFatal;
   settings.vendor_error = 0x77;
   settings.when.nth = 2;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   for (const uint64_t id : {1, 2}) {
     pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
   }
@@ -194,7 +196,7 @@ TEST_P(Traffic, AFaultOfCompletionsOverflowsTheQueue) {
   settings.opcodes.set();
   settings.overflows = true;
   settings.when.nth = 2;
-  ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   for (const uint64_t id : {1, 2, 3}) {
     pair->a.Post(ToB(Request(ROCI_ABI_WR_RDMA_WRITE, id, {a_.Sge(0, 64)}), 0));
   }
@@ -211,12 +213,13 @@ TEST_P(Traffic, AFaultOfCompletionsGoesWithItsQueuePair) {
   dataplane::CompletionFaultSettings settings;
   settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kSend));
   settings.qpns = {pair->a.qp().qpn()};
-  for (size_t i = 0; i < dataplane::ShardedDevice::kMostCompletionFaults; ++i) {
-    ASSERT_TRUE(a_.device().AddCompletionFault(settings).ok());
+  for (size_t i = 0; i < dataplane::AddCompletionFault::kMost; ++i) {
+    ASSERT_TRUE(a_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   }
-  EXPECT_TRUE(absl::IsResourceExhausted(a_.device().AddCompletionFault(settings).status()));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(a_.device().Do(dataplane::AddCompletionFault{settings}).status()));
   a_.client().Do(dataplane::DestroyQueuePair{pair->a.qp()});
-  EXPECT_TRUE(a_.device().CompletionFaults().empty());
+  EXPECT_TRUE(a_.device().Do(dataplane::ListCompletionFaults{}).empty());
   auto next = MakePair(roce::QpType::kRc);
   Complete(next->a, ToB(Request(ROCI_ABI_WR_RDMA_WRITE, 1, {a_.Sge(0, 64)}), 0));
 }
@@ -226,7 +229,7 @@ TEST_P(Traffic, AFaultOfReceivesLeavesTheSenderGood) {
   dataplane::CompletionFaultSettings settings;
   settings.opcodes.set(static_cast<size_t>(roce::CompletionOpcode::kRecv));
   settings.status = roce::CompletionStatus::kLocalProtectionError;
-  ASSERT_TRUE(b_.device().AddCompletionFault(settings).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::AddCompletionFault{settings}).ok());
   for (const uint64_t id : {1, 2}) pair->b.PostRecv(id, {b_.Sge(0, 64)});
   pair->b.Ring();
   Complete(pair->a, Request(ROCI_ABI_WR_SEND, 3, {a_.Sge(0, 64)}));
@@ -238,7 +241,8 @@ TEST_P(Traffic, AFaultOfReceivesLeavesTheSenderGood) {
     EXPECT_EQ(cqe.status, static_cast<uint8_t>(status));
   }
   EXPECT_EQ(pair->b.Inspect().state, roce::QpState::kErr);
-  EXPECT_TRUE(b_.device().RemoveCompletionFault(b_.device().CompletionFaults()[0].id));
+  EXPECT_TRUE(b_.device().Do(
+      dataplane::RemoveCompletionFault{b_.device().Do(dataplane::ListCompletionFaults{})[0].id}));
 }
 
 TEST_P(Traffic, AnImpossibleProducerIndexIsFatalForTheQpAlone) {

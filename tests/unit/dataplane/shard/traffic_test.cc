@@ -210,9 +210,9 @@ TEST_P(Traffic, MulticastReachesEveryMember) {
   ASSERT_EQ(ConnectUd(b_, first), roce::ModifyResult::kOk);
   ASSERT_EQ(ConnectUd(b_, second), roce::ModifyResult::kOk);
   const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
-  ASSERT_TRUE(b_.device().AttachMulticast(first.qp(), group).ok());
-  ASSERT_TRUE(b_.device().AttachMulticast(second.qp(), group).ok());
-  EXPECT_FALSE(b_.device().AttachMulticast(second.qp(), group).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::AttachMulticast{first.qp(), group}).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::AttachMulticast{second.qp(), group}).ok());
+  EXPECT_FALSE(b_.device().Do(dataplane::AttachMulticast{second.qp(), group}).ok());
   roce::Path path = PathTo(a_, b_);
   path.dst_gid = group;
   path.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
@@ -232,8 +232,8 @@ TEST_P(Traffic, MulticastReachesEveryMember) {
     seen += cqe.wr_id;
   }
   EXPECT_EQ(seen, 3u);
-  ASSERT_TRUE(b_.device().DetachMulticast(first.qp(), group).ok());
-  EXPECT_FALSE(b_.device().DetachMulticast(first.qp(), group).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::DetachMulticast{first.qp(), group}).ok());
+  EXPECT_FALSE(b_.device().Do(dataplane::DetachMulticast{first.qp(), group}).ok());
 }
 
 roce::Path InVlan(roce::Path path, uint16_t tag) {
@@ -277,7 +277,7 @@ TEST_P(Traffic, DatagramsMustMatchTheVlanOfTheAddress) {
   ASSERT_EQ(ConnectUd(b_, to), roce::ModifyResult::kOk);
   const roce::Gid own = PathTo(a_, b_).dst_gid;
   const roce::NetAddress addresses[] = {{own, 7}, {own, 0}};
-  b_.device().SetLocalAddresses(addresses);
+  b_.device().Do(dataplane::SetLocalAddresses{addresses});
   const auto send = [&](const roce::Path& path, uint64_t number) {
     const auto handle = a_.client().Do(dataplane::CreateAddressHandle{Node::kPd, path});
     ASSERT_TRUE(handle.ok());
@@ -287,7 +287,7 @@ TEST_P(Traffic, DatagramsMustMatchTheVlanOfTheAddress) {
     Complete(from, request);
   };
   const roce::Gid group = roce::Gid::FromIpv4(roce::Ipv4{{239, 1, 2, 3}});
-  ASSERT_TRUE(b_.device().AttachMulticast(to.qp(), group).ok());
+  ASSERT_TRUE(b_.device().Do(dataplane::AttachMulticast{to.qp(), group}).ok());
   roce::Path to_group = PathTo(a_, b_);
   to_group.dst_gid = group;
   to_group.dst_mac = roce::Mac{{0x01, 0x00, 0x5E, 1, 2, 3}};
