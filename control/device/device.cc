@@ -195,7 +195,7 @@ void Device::LinkLost() {
 void Device::SetPlugged(bool plugged) {
   is_plugged_ = plugged;
   dataplane_->Do(dataplane::SetLinkDown{!plugged});
-  dataplane_->RefreshLink();
+  dataplane_->Do(dataplane::RefreshLink{});
   if (!plugged) LinkLost();
 }
 

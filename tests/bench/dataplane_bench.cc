@@ -29,9 +29,9 @@
 #include <vector>
 
 #include "dataplane/base/clock.h"
-#include "dataplane/rings/trace.h"
 #include "dataplane/shard/lcore.h"
 #include "dataplane/shard/worker.h"
+#include "dataplane/types/trace_reader.h"
 #include "tests/unit/dataplane/ring_app.h"
 
 namespace {
@@ -48,37 +48,32 @@ dataplane::Worker* g_inline_worker = nullptr;
 // Traces of one queue pair of a device each, as `roci trace` makes them.
 class Traces {
  public:
-  void Add(dataplane::ShardedDevice& device, roce::Qpn qpn) {
+  explicit Traces(const dataplane::Dataplane& dataplane) : reader_(dataplane.OpenTrace()) {}
+  void Add(dataplane::DeviceClient& device, roce::Qpn qpn) {
     dataplane::TraceSettings settings;
     settings.qpns = {qpn};
-    traces_.push_back(std::make_unique<dataplane::DeviceTrace>(
-        rings_, std::move(settings), static_cast<uint8_t>(traces_.size())));
-    if (!device.AddTrace(*traces_.back()).ok()) std::abort();
+    const auto number = static_cast<uint8_t>(devices_.size());
+    if (!device.Do(dataplane::StartTrace{*reader_, settings, number}).ok()) std::abort();
     devices_.push_back(&device);
   }
   void Take() {
-    if (traces_.empty()) return;
-    rings_[0]->Take(UINT64_MAX, records_);
+    if (devices_.empty()) return;
+    reader_->Take(UINT64_MAX, records_);
     for (const dataplane::TraceRecord& record : records_) {
       ++(record.kind == dataplane::TraceKind::kLost ? losses_ : taken_);
     }
     records_.clear();
   }
   void End() {
-    for (dataplane::ShardedDevice* device : devices_) device->RemoveTrace();
-    if (!traces_.empty()) {
+    for (dataplane::DeviceClient* device : devices_) device->Do(dataplane::StopTrace{});
+    if (!devices_.empty()) {
       std::printf("records of the trace: %" PRIu64 ", gaps %" PRIu64 "\n", taken_, losses_);
     }
   }
 
  private:
-  std::vector<std::unique_ptr<dataplane::TraceRing>> rings_ = [] {
-    std::vector<std::unique_ptr<dataplane::TraceRing>> rings;
-    rings.push_back(std::make_unique<dataplane::TraceRing>());
-    return rings;
-  }();
-  std::vector<std::unique_ptr<dataplane::DeviceTrace>> traces_;
-  std::vector<dataplane::ShardedDevice*> devices_;
+  std::unique_ptr<dataplane::TraceReader> reader_;
+  std::vector<dataplane::DeviceClient*> devices_;
   std::vector<dataplane::TraceRecord> records_;
   uint64_t taken_ = 0, losses_ = 0;
 };
@@ -313,7 +308,7 @@ void Measure(const Options& options, dataplane::Dataplane& dataplane) {
       AddFaults(*node, static_cast<uint32_t>(std::strtoul(faults, nullptr, 0)));
     }
   }
-  Traces traces;
+  Traces traces(dataplane);
   g_traces = &traces;
   const char* traced = std::getenv("TRACE");
   const unsigned long ends = traced != nullptr ? std::strtoul(traced, nullptr, 0) : 0;
