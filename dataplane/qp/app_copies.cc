@@ -60,15 +60,9 @@ AppCopies::~AppCopies() {
   for (const Parked& parked : TakeParked()) rte_pktmbuf_free(parked.frame);
 }
 
-void AppCopies::Enlist() {
-  if (is_listed_) return;
-  is_listed_ = true;
-  collecting_->push_back(this);
-}
-
 void AppCopies::Hold(const OnShard& shard, QueuePair& qp) {
   assert(!is_running_);
-  Enlist();
+  needs_run_ = true;
   has_collected_ = true;
   qp.host(shard).copy_state().Hold(*this);
   Await(shard, qp);
@@ -116,13 +110,14 @@ bool AppCopies::Park(const OnShard& shard, rte_mbuf* frame, LaneState& lane, Que
     use_->frames.fetch_add(1, std::memory_order_relaxed);
     ++parked_frames_;
   }
-  if (!is_running_) Enlist();
+  if (!is_running_) needs_run_ = true;
   parked_[parked_count_++] = {frame, &lane, &qp};
   qp.host(shard).copy_state().Park(*this);
   return true;
 }
 
 void AppCopies::Begin(const OnShard&) {
+  needs_run_ = false;
   is_listed_ = false;
   is_running_ = true;
 }

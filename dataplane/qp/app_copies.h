@@ -67,17 +67,13 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
     bool to_stash;  // it has no other owner
   };
 
-  // `collecting` is the worker's list of AppCopies with collected copies. All AppCopies of one user
-  // have the same `use`.
-  AppCopies(std::vector<AppCopies*>* collecting, std::shared_ptr<CopyUse> use)
-      : collecting_(collecting), use_(std::move(use)) {}
+  // All AppCopies of one user have the same `use`.
+  explicit AppCopies(std::shared_ptr<CopyUse> use) : use_(std::move(use)) {}
   ~AppCopies();
   AppCopies(const AppCopies&) = delete;
   AppCopies& operator=(const AppCopies&) = delete;
 
   // ---- Control thread, while the lcore runs nothing of it
-  // Moves to another worker. Nothing may be collected.
-  void MoveTo(std::vector<AppCopies*>* collecting) { collecting_ = collecting; }
   // Adds a context. Keeps the memory of its program alive as long as this object.
   void Share(std::shared_ptr<const memory::AppMemory> app) {
     if (app != nullptr && app->is_foreign()) places_.MayWait();
@@ -105,7 +101,7 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
 
   // ---- On the shard: state
   // No copies are collected or running.
-  bool IsIdle(const OnShard&) const { return !is_listed_ && !is_running_; }
+  bool IsIdle(const OnShard&) const { return !needs_run_ && !is_running_; }
   // Copies are running: nothing may be added.
   bool IsRunning(const OnShard&) const { return is_running_; }
   // The program's memory needs copies and its user has reached the limit of copier threads: its
@@ -115,6 +111,10 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   void SetRefused(const OnShard&, bool refused) {
     is_refused_.store(refused, std::memory_order_relaxed);
   }
+
+  // True once for each run: something has been collected, and the caller must call Begin later. The
+  // worker asks after each call that may have collected something.
+  bool TakeRunRequest(const OnShard&) { return needs_run_ && !std::exchange(is_listed_, true); }
 
   // ---- On the shard: collecting
   PlaceBatch& places(const OnShard&) { return places_; }
@@ -201,7 +201,6 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   static memory::ListLink<QueuePair>& WaitLinkOf(QueuePair& qp);
   using Waiting = memory::IntrusiveList<QueuePair, WaitLinkOf>;
 
-  void Enlist();
   std::span<const Kept> TakeKept();
   std::span<const Parked> TakeParked();
   // Takes a queue pair out of a list. Null: the list is empty.
@@ -213,7 +212,6 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   static constexpr uint32_t kMaxAtomics = 64;
   PlaceBatch places_;
   GatherBatch gathers_;
-  std::vector<AppCopies*>* collecting_;
   std::shared_ptr<CopyUse> use_;
   // Leak(): a list, in which leak checkers find these objects.
   static inline std::atomic<AppCopies*> last_leaked_{nullptr};
@@ -227,7 +225,8 @@ class AppCopies : public std::enable_shared_from_this<AppCopies> {
   std::vector<std::shared_ptr<const memory::AppMemory>> apps_;
   std::shared_ptr<const memory::KeyTable> keys_;
   uint32_t contexts_ = 0;
-  bool is_listed_ = false;  // in `collecting_`
+  bool needs_run_ = false;  // something is collected, and Begin was not called
+  bool is_listed_ = false;  // the worker knows it
   bool has_collected_ = false;
   bool is_running_ = false;
   bool is_gone_ = false;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "dataplane/base/on_shard.h"
 #include "memory/key_table.h"
@@ -10,7 +9,6 @@
 
 namespace roci::dataplane {
 
-class AppCopies;
 class CompletionEvents;
 class Counter;
 class EarlyFrames;
@@ -32,7 +30,6 @@ class DurableService {
 struct ShardServices {
   const uint64_t* now_ns = nullptr;  // time of the burst, ns
   CompletionEvents* events = nullptr;
-  std::vector<AppCopies*>* collecting = nullptr;  // those with copies to run
   DurableService* durable = nullptr;
   EarlyFrames* early = nullptr;      // early packets
   Counter* memory_faults = nullptr;  // copies from or to program memory that failed

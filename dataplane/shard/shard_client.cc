@@ -106,8 +106,7 @@ ShardClient::ShardClient(DeviceClient& device, Lcore& lcore, ShardClientConfig c
       max_queue_pairs_(std::min<uint32_t>(config.max_queue_pairs, ROCI_ABI_MAX_QP_HANDLES)) {
   auto keys = std::make_shared<memory::KeyTable>(app_.get(), config.max_keys, config.key_seed);
   const std::shared_ptr<const void> user = config.copy_use;
-  auto copies =
-      std::make_shared<AppCopies>(lcore.services().collecting, std::move(config.copy_use));
+  auto copies = std::make_shared<AppCopies>(std::move(config.copy_use));
   copies->Share(app_);
   copies->Keep(keys);
   context_ = std::make_unique<VerbsContext>(std::move(config.async_socket), std::move(keys),
@@ -204,7 +203,6 @@ bool ShardClient::MoveTo(uint32_t lcore_index) {
   });
   lcore_->DetachContext(*context_);
   lcore_ = &lcore;
-  context_->copies().MoveTo(lcore.services().collecting);
   context_->UseEvents(*lcore.services().events);
   lcore_->AttachContext(*context_, share);
   ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {

@@ -262,6 +262,8 @@ class Worker final : public DurableService {
   bool MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet& packet) const;
   bool Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
   bool KeepFrame(AppCopies& copies, const DeviceLane& lane, rte_mbuf* frame, Sharing sharing);
+  // Lists copies that need a run. Called after each call that may have collected something.
+  void Enlist(AppCopies& copies);
   bool RunCopies(uint32_t& work);
   bool RunCopies(AppCopies& copies);
   uint32_t CollectCopies();
@@ -317,10 +319,10 @@ class Worker final : public DurableService {
   SendScheduler scheduler_;
   FrameStash stash_;
   CompletionEvents events_;
-  std::vector<AppCopies*> collecting_;
-  AppCopies* running_copy_ = nullptr;  // the copy that this thread runs
-  std::vector<AppCopies*> detached_;   // copied by another thread
-  std::vector<AppCopies*> refused_;    // their users have too many such threads already
+  std::vector<AppCopies*> collecting_;  // those that need a run
+  AppCopies* running_copy_ = nullptr;   // the copy that this thread runs
+  std::vector<AppCopies*> detached_;    // copied by another thread
+  std::vector<AppCopies*> refused_;     // their users have too many such threads already
   uint64_t refused_retry_ns_ = 0;
   std::vector<std::shared_ptr<AppCopies>> orphans_;  // running copies without a context
   std::atomic<const CopyUse*> memory_in_use_{nullptr};
@@ -366,7 +368,6 @@ class Worker final : public DurableService {
   DurableWriter durable_writer_;
   const ShardServices services_{.now_ns = &now_,
                                 .events = &events_,
-                                .collecting = &collecting_,
                                 .durable = this,
                                 .early = &early_,
                                 .memory_faults = &stats_.memory_faults,

@@ -39,6 +39,10 @@ bool Worker::MustWait(AppCopies& copies, const QueuePair& qp, const roce::Packet
                                       qp.host(shard_).is_of_domain() || qp.host(shard_).has_tags());
 }
 
+void Worker::Enlist(AppCopies& copies) {
+  if (copies.TakeRunRequest(shard_)) collecting_.push_back(&copies);
+}
+
 // True: took the caller's reference to the frame, the only one. False: the caller keeps its
 // reference; the frame was dropped for this queue pair, or its reference count was raised.
 bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* frame,
@@ -51,6 +55,7 @@ bool Worker::Park(AppCopies& copies, QueuePair& qp, DeviceLane& lane, rte_mbuf* 
     lane.counters.rx_memory_dropped.Add(1);
     return false;
   }
+  Enlist(where);
   if (sharing == Sharing::kNobody) return true;
   rte_mbuf_refcnt_update(frame, 1);
   shares_frames_ = true;

@@ -359,8 +359,11 @@ void Worker::VisitTouched() {
   for (uint32_t i = 0; i < touched_count_; ++i) {
     QueuePair& qp = *touched_[i];
     qp.Untouch(shard_);
-    if (!qp.host(shard_).IsHeld()) [[likely]]
+    if (AppCopies* const holder = qp.host(shard_).copy_state().held_by()) [[unlikely]] {
+      Enlist(*holder);
+    } else {
       VisitAfterPackets(qp);
+    }
   }
   touched_count_ = 0;
 }

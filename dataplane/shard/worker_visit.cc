@@ -295,6 +295,7 @@ memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame
   const memory::MemoryStatus status = copies.gathers(shard_).Add(frame, to, payload_);
   if (status != memory::MemoryStatus::kOk) return status;
   copies.Hold(shard_, qp);
+  Enlist(copies);
   gathers_later_ = true;
   return status;
 }
