@@ -51,8 +51,9 @@ namespace roci::roce {
 //   StartDurable            Starts to write back a range of a region, or all of it, with
 //                           everything placed in it before. Does not wait. kBusy: no room now. One
 //                           operation at a time: a new one replaces the last. PollDurable answers
-//                           its state. After kBusy and kRunning the host calls Qp::NoteDurable when
-//                           the state may have changed.
+//                           its state; kBusy after kRunning: it was not started for lack of room,
+//                           and StartDurable is called again. After kBusy and kRunning the host
+//                           calls Qp::NoteDurable when the state may have changed.
 //
 // Reports:
 //   NoteState               The state has changed, to another one.

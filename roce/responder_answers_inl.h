@@ -134,7 +134,10 @@ void Responder<Host>::CountNak(Host& host) {
 template <class Host>
 bool Responder<Host>::MakeDurable(Host& host) {
   ResponderResource& resource = At(emit_);
-  if (durable_started_) return FinishDurable(host, resource, host.PollDurable());
+  if (durable_started_) {
+    const DurableState state = host.PollDurable();
+    if (state != DurableState::kBusy) return FinishDurable(host, resource, state);
+  }
   if (context_.config.type == QpType::kXrcRecv && !host.SelectReceiveQueue(resource.srq_number)) {
     FailAnswer(host, resource.first_psn, RequestFault::kReceiveQueue);
     return false;

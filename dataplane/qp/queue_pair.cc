@@ -10,7 +10,7 @@
 #include "dataplane/base/slab.h"
 #include "dataplane/qp/lane_state.h"
 #include "dataplane/qp/queue_layouts.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/receive_entry.h"
 #include "dataplane/rings/trace.h"
@@ -63,7 +63,7 @@ QueuePairHost::Queues MakeQueues(const QueuePairConfig& config, const roce::QpCo
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices& shard,
+absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardView& shard,
                                                              VerbsContext* context, LaneState& lane,
                                                              const QueuePairConfig& config,
                                                              roce::Qpn qpn, uint32_t handle) {
@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(const ShardServices
       std::move(reordering), *std::move(memory), std::move(storage), std::move(resources)));
 }
 
-QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
+QueuePair::QueuePair(const ShardView& shard, VerbsContext* context, LaneState& qp_lane,
                      const QueuePairConfig& config, const roce::QpConfig& core_config,
                      uint32_t qp_handle, const QueueLayout& layout,
                      std::unique_ptr<TagReceiver> tags, std::unique_ptr<Reordering> reordering,
@@ -102,7 +102,7 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
              .copies = context != nullptr ? &context->copies() : nullptr,
              .pd = config.pd,
              .recv_pd = config.srq != nullptr ? config.srq->pd() : config.pd},
-            MakeQueues(config, core_config, qp_handle, layout, memory, tags.get()), events_),
+            MakeQueues(config, core_config, qp_handle, layout, memory, tags.get())),
       core_(core_config, RecordCount(config), resources.span(),
             qp_lane.congestion ? &congestion_ : nullptr,
             reordering != nullptr ? &reordering->state : nullptr),
@@ -110,7 +110,7 @@ QueuePair::QueuePair(const ShardServices& shard, VerbsContext* context, LaneStat
       congestion_(qp_lane.congestion ? &*qp_lane.congestion : nullptr),
       reordering_(std::move(reordering)),
       origin_(config.origin),
-      events_(context, *shard.async_events, config.user_handle, config.is_work_queue),
+      events_(context, config.user_handle, config.is_work_queue),
       memory_(std::move(memory)),
       storage_(std::move(storage)),
       resources_(std::move(resources)),

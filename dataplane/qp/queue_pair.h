@@ -15,6 +15,7 @@
 #include "dataplane/base/shared_memory.h"
 #include "dataplane/base/timer_wheel.h"
 #include "dataplane/qp/early_frames.h"
+#include "dataplane/qp/queue_pair_events.h"
 #include "dataplane/qp/queue_pair_host.h"
 #include "dataplane/qp/queue_pair_path.h"
 #include "dataplane/qp/rss_group.h"
@@ -34,7 +35,7 @@ class alignas(kCacheLineBytes) QueuePair {
 
   // By ShardClient, on the control thread. Not attached to an lcore yet.
   // `context` is null for XRC receive.
-  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(const ShardServices& shard,
+  static absl::StatusOr<std::unique_ptr<QueuePair>> Create(const ShardView& shard,
                                                            VerbsContext* context, LaneState& lane,
                                                            const QueuePairConfig& config,
                                                            roce::Qpn qpn, uint32_t handle);
@@ -90,6 +91,8 @@ class alignas(kCacheLineBytes) QueuePair {
     host_.NoteDurable(state);
     return core_.NoteDurable();
   }
+  // There is no room now for the durable flush that it has asked for.
+  void RefuseDurable(const OnShard&) { host_.NoteDurable(roce::DurableState::kBusy); }
   // There may be room for the durable flush that waits for it.
   roce::Effects RetryDurable(const OnShard&) { return core_.NoteDurable(); }
   // Records that the core lends from the shard's pool, of this size class.
@@ -129,6 +132,12 @@ class alignas(kCacheLineBytes) QueuePair {
   void ForgetReceiveQueue(const OnShard&, const SharedReceiveQueue& queue);
   // XRC receive: the programs that get its events.
   QueuePairEvents& events(const OnShard&) { return events_; }
+  // Completions that the events follow must be published before. Returns how many were sent.
+  uint32_t SendEvents(const OnShard& shard, const HostEffects& effects) {
+    uint32_t sent = 0;
+    effects.ForEachEvent([&](roce::QpEvent event) { sent += events_.Send(shard, event); });
+    return sent;
+  }
 
   // ---- On the shard: packets
   // As QueuePairPath::Check.
@@ -251,7 +260,7 @@ class alignas(kCacheLineBytes) QueuePair {
     EarlyFrames::List frames;
   };
 
-  QueuePair(const ShardServices& shard, VerbsContext* context, LaneState& qp_lane,
+  QueuePair(const ShardView& shard, VerbsContext* context, LaneState& qp_lane,
             const QueuePairConfig& config, const roce::QpConfig& core_config, uint32_t qp_handle,
             const QueueLayout& layout, std::unique_ptr<TagReceiver> tags,
             std::unique_ptr<Reordering> reordering, SharedMemory memory, RecordStorage storage,

@@ -1,15 +1,14 @@
 #include "dataplane/qp/queue_pair_events.h"
 
 #include "dataplane/base/async_event.h"
-#include "dataplane/base/counters.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/trace.h"
 #include "dataplane/types/target_opening.h"
 
 namespace roci::dataplane {
 
-void QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
-  SendNumber(shard, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event));
+uint32_t QueuePairEvents::Send(const OnShard& shard, roce::QpEvent event) {
+  return SendNumber(shard, is_work_queue_ ? kEventWorkQueueFatal : EventNumber(event));
 }
 
 uint32_t QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
@@ -26,7 +25,6 @@ uint32_t QueuePairEvents::SendNumber(const OnShard& shard, uint32_t type) {
 bool QueuePairEvents::SendTo(const OnShard& shard, VerbsContext& to, uint64_t element,
                              uint32_t type, std::atomic<uint32_t>& sent) {
   if (!to.SendAsyncEvent(shard, element, type)) return false;
-  counter_.Add(1);
   sent.store(sent.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
 }

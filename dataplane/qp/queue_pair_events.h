@@ -11,19 +11,15 @@
 
 namespace roci::dataplane {
 
-class Counter;
 class LaneTrace;
 struct TargetOpening;
 class VerbsContext;
 
 class QueuePairEvents {
  public:
-  // `context` is null for XRC receive. `counter` counts what is sent. Events carry `user_handle`.
-  QueuePairEvents(VerbsContext* context, Counter& counter, uint64_t user_handle, bool is_work_queue)
-      : context_(context),
-        counter_(counter),
-        user_handle_(user_handle),
-        is_work_queue_(is_work_queue) {}
+  // `context` is null for XRC receive. Events carry `user_handle`.
+  QueuePairEvents(VerbsContext* context, uint64_t user_handle, bool is_work_queue)
+      : context_(context), user_handle_(user_handle), is_work_queue_(is_work_queue) {}
 
   // Events are recorded in `*trace`, whenever it is not null, as those of the queue pair `qpn`.
   void UseTrace(LaneTrace* const* trace, uint32_t qpn) {
@@ -36,8 +32,9 @@ class QueuePairEvents {
   uint32_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
   // ---- On the shard
-  void Send(const OnShard& shard, roce::QpEvent event);
-  // `type`: of enum ibv_event_type. Returns how many programs get it.
+  // Both return how many programs get the event.
+  uint32_t Send(const OnShard& shard, roce::QpEvent event);
+  // `type`: of enum ibv_event_type.
   uint32_t SendNumber(const OnShard& shard, uint32_t type);
   // XRC receive only.
   void Add(const OnShard&, TargetOpening& opening) { openings_.push_back(&opening); }
@@ -48,7 +45,6 @@ class QueuePairEvents {
               std::atomic<uint32_t>& sent);
 
   VerbsContext* context_;
-  Counter& counter_;
   uint64_t user_handle_;
   bool is_work_queue_;
   std::atomic<uint32_t> sent_{0};

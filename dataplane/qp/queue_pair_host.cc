@@ -1,14 +1,16 @@
 #include "dataplane/qp/queue_pair_host.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "dataplane/qp/completion_fault.h"
 #include "dataplane/qp/early_frames.h"
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/qp/receive_queue_table.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/qp/tag_receiver.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/rings/trace.h"
@@ -322,22 +324,26 @@ roce::DurableState QueuePairHost::StartDurable(roce::Key rkey, uint64_t va, uint
   } else if (status != MemoryStatus::kOk) {
     durable_ = roce::DurableState::kNoAccess;
   } else {
-    // Charged to the owner of the memory; processes that share a context share its keys.
-    durable_ = services_.shard->durable->StartDurable(*queue_pair_, access_.keys, range);
+    durable_ = range.count == 0 ? roce::DurableState::kDone : RequestDurable(range);
   }
   return durable_;
 }
 
-void QueuePairHost::RaiseEvent(roce::QpEvent event) {
-  // A program that reads the event finds the completions that led to it.
-  if (IsHeld() && HeldPlaces().DeferEvent(*this, event)) [[unlikely]]
-    return;
-  if (CompletionQueue* cq = queues_.recv_cq != nullptr ? queues_.recv_cq : queues_.send_cq)
-    cq->PublishBurst(OnThisShard());
-  events_->Send(OnThisShard(), event);
+roce::DurableState QueuePairHost::RequestDurable(memory::DurableRange& range) {
+  DurableRequest& request = *services_.shard->durable;
+  assert(request.charged_to == nullptr);
+  // Charged to the owner of the memory; processes that share a context share its keys.
+  request.charged_to = access_.keys;
+  request.range = std::exchange(range, {});
+  effects_.AddDurable();
+  return roce::DurableState::kRunning;
 }
 
-void QueuePairHost::CountMemoryFault() { services_.shard->memory_faults->Add(1); }
+void QueuePairHost::RaiseEvent(roce::QpEvent event) {
+  if (IsHeld() && HeldPlaces().DeferEvent(*this, event)) [[unlikely]]
+    return;
+  effects_.AddEvent(event);
+}
 
 static_assert(roce::QpHost<QueuePairHost>);
 

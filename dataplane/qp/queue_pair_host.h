@@ -4,14 +4,15 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "dataplane/base/counters.h"
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/copy_state.h"
+#include "dataplane/qp/host_effects.h"
 #include "dataplane/qp/lane_state.h"
-#include "dataplane/qp/queue_pair_events.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/rings/work_queue.h"
 #include "memory/copy.h"
@@ -54,19 +55,15 @@ class QueuePairHost {
   };
   // What the queue pair uses of its surroundings.
   struct Services {
-    const ShardServices* shard = nullptr;
+    const ShardView* shard = nullptr;
     LaneState* lane = nullptr;
     VerbsContext* context = nullptr;   // null for XRC receive
     const uint64_t* now_ns = nullptr;  // time of the burst
   };
 
   QueuePairHost(QueuePair& queue_pair, const Services& services, const MemoryAccess& access,
-                const Queues& queues, QueuePairEvents& events)
-      : services_(services),
-        access_(access),
-        queues_(queues),
-        events_(&events),
-        queue_pair_(&queue_pair) {}
+                const Queues& queues)
+      : services_(services), access_(access), queues_(queues), queue_pair_(&queue_pair) {}
 
   // ---- Identity
   roce::Qpn qpn() const { return roce::Qpn(queues_.send_owner.qpn); }
@@ -82,9 +79,13 @@ class QueuePairHost {
   AppCopies& copies() const { return *access_.copies; }         // XRC: of the request under way
   AppCopies* current_copies() const { return access_.copies; }  // XRC: null if there is none
   uint64_t now_ns() const { return *services_.now_ns; }
-  void CountMemoryFault();
-  // A durable flush has ended; see StartDurable.
+  void CountMemoryFault() { effects_.AddMemoryFault(); }
+  // The durable flush of StartDurable has ended; kBusy: there was no room to start it.
   void NoteDurable(roce::DurableState state) { durable_ = state; }
+
+  // ---- What calls of the core leave to do
+  bool has_effects() const { return effects_.any(); }
+  HostEffects TakeEffects() { return std::exchange(effects_, HostEffects()); }
 
   // ---- Queues
   SendQueue& send_queue() { return queues_.send; }
@@ -280,6 +281,8 @@ class QueuePairHost {
                                   std::span<const std::byte> bytes);
   // kNotYet at first; the result when the packet is offered again.
   memory::MemoryStatus AtomicLater(const AtomicCopy& wanted, uint64_t& original);
+  // Leaves the flush of `range` to the shard.
+  roce::DurableState RequestDurable(memory::DurableRange& range);
   roce::FetchResult FetchShared(roce::RecvWqe& wqe, roce::CompletionStatus& bad_status,
                                 const roce::Packet* packet);
   memory::MemoryStatus ScatterShared(const roce::RecvWqe& wqe, uint32_t offset, uint32_t length,
@@ -325,8 +328,8 @@ class QueuePairHost {
   MemoryAccess access_;
   Queues queues_;
   CopyState copy_state_;
-  QueuePairEvents* events_;
   QueuePair* queue_pair_;
+  HostEffects effects_;
   roce::DurableState durable_{};  // state of the last StartDurable
 };
 

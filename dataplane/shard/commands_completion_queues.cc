@@ -5,14 +5,14 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/queue_layouts.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/shard/shard_client_inl.h"
 #include "dataplane/shard/worker.h"
 
 namespace roci::dataplane {
 
 absl::StatusOr<CreatedCompletionQueue> ShardClient::Do(const CreateCompletionQueue& command) {
-  CompletionEvents& events = *lcore_->services().events;
+  CompletionEvents& events = *lcore_->view().events;
   context_->completion_queues().MakeRoom();
   auto cq = CompletionQueue::Create(*context_, events, command.entries, command.user_handle,
                                     command.channel);

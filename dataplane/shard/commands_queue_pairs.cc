@@ -25,7 +25,7 @@ absl::StatusOr<CreatedQueuePair> ShardClient::Do(const CreateQueuePair& command)
   QueuePairConfig config = command.config;
   config.origin.number = device_.TakeQueuePairNumber();
   auto created =
-      QueuePair::Create(lcore_->services(), context_.get(), sharded_device_.lane(lcore_->index()),
+      QueuePair::Create(lcore_->view(), context_.get(), sharded_device_.lane(lcore_->index()),
                         config, *qpn, command.handle);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
@@ -114,7 +114,9 @@ std::vector<QueuePairInfo> ShardClient::Do(const InspectQueuePairs& command) {
 
 uint32_t ShardClient::Do(const RaiseQueuePairEvent& command) {
   return lcore_->Call([&](const OnShard& shard) {
-    return command.qp.events(shard).SendNumber(shard, command.type);
+    const uint32_t programs = command.qp.events(shard).SendNumber(shard, command.type);
+    lcore_->worker(shard).stats().async_events.Add(programs);
+    return programs;
   });
 }
 

@@ -9,7 +9,7 @@
 #include "dataplane/base/frame_pool.h"
 #include "dataplane/link/capture_tap.h"
 #include "dataplane/link/link_tap.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/rings/trace.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_lane.h"
@@ -23,7 +23,7 @@ void DeviceClient::OpenTaps() {
   fault_tables_.resize(lanes);
   for (size_t i = taps_.size(); i < lanes; ++i) {
     taps_.push_back(std::make_unique<LinkTap>(
-        static_cast<uint32_t>(i), device_->LcoreOf(i).services().now_ns,
+        static_cast<uint32_t>(i), device_->LcoreOf(i).view().now_ns,
         device_->dataplane().frames().mempool(), device_->lane(i).view()));
   }
 }
@@ -86,7 +86,7 @@ absl::Status DeviceClient::Do(const StartTrace& command) {
   for (size_t i = 0; i < device_->lanes().size(); ++i) {
     Lcore& lcore = device_->LcoreOf(i);
     LaneTrace& trace = *trace_->lanes[i];
-    trace.UseClock(lcore.services().now_ns);
+    trace.UseClock(lcore.view().now_ns);
     lcore.Call([&](const OnShard& shard) {
       device_->lane(i).UseTrace(shard, &trace);
       taps_[i]->UseTrace(shard, &trace);

@@ -76,7 +76,7 @@ bool Lcore::RunWhileIdle(Mailbox::Function function, void* argument) {
   return true;
 }
 
-const ShardServices& Lcore::services() const { return worker_->services(); }
+const ShardView& Lcore::view() const { return worker_->view(); }
 ThreadPriority& Lcore::priority() { return worker_->priority(); }
 bool Lcore::PrepareDurable() { return worker_->PrepareDurable(); }
 

@@ -27,7 +27,7 @@ class Dataplane;
 class DeviceLane;
 class PendingReleases;
 class QueuePair;
-struct ShardServices;
+struct ShardView;
 struct TurnShare;
 class VerbsContext;
 class Worker;
@@ -113,7 +113,7 @@ class Lcore {
   // ---- Control thread
   PendingReleases& releases() { return releases_; }
   // Access to the worker from outside the shard.
-  const ShardServices& services() const;
+  const ShardView& view() const;
   // For PriorityGuard, before Start().
   ThreadPriority& priority();
   // Prepares FLUSH for persistence. False: no thread can be created.

@@ -12,7 +12,7 @@
 #include "dataplane/base/clock.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/queue_pair.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/verbs_context.h"
 #include "dataplane/shard/context_removal.h"
@@ -114,7 +114,7 @@ ShardClient::ShardClient(DeviceClient& device, Lcore& lcore, ShardClientConfig c
                                             std::move(config.retired_rings));
   context_->SetUser(user);
   context_->SetProgram(config.program);
-  context_->UseEvents(*lcore.services().events);
+  context_->UseEvents(*lcore.view().events);
   removal_ = std::make_unique<ContextRemoval>(*context_);
   releases_.AddClient();
 }
@@ -203,7 +203,7 @@ bool ShardClient::MoveTo(uint32_t lcore_index) {
   });
   lcore_->DetachContext(*context_);
   lcore_ = &lcore;
-  context_->UseEvents(*lcore.services().events);
+  context_->UseEvents(*lcore.view().events);
   lcore_->AttachContext(*context_, share);
   ForEachCompletionQueue([&](const OnShard& shard, CompletionQueue& cq) {
     lcore_->worker(shard).events().Adopt(shard, cq);

@@ -14,7 +14,7 @@
 #include "dataplane/base/frame_ring.h"
 #include "dataplane/port/ethdev_port.h"
 #include "dataplane/port/wire.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/shard_access.h"
 #include "memory/split_mix.h"
@@ -99,7 +99,7 @@ void ShardedDevice::AddLanes(const DeviceClientConfig& config, uint32_t max_fram
                                   .lcore_count = dataplane_.lcore_count(),
                                   .raw = i == home_lcore_ ? raw_ : nullptr,
                                   .matched = matched_rings_.empty() ? nullptr : matched_rings_[i],
-                                  .now_ns = lcore.services().now_ns});
+                                  .now_ns = lcore.view().now_ns});
     if (vendor_errors_ != kPlainVendorErrors) lane->vendor_errors = &vendor_errors_;
     lcore.Call(
         [&](const OnShard& shard) { lane->UseLink(shard, max_frame_bytes, line_rate_kbps); });

@@ -19,7 +19,8 @@
 #include "dataplane/qp/app_copies.h"
 #include "dataplane/qp/completion_queue.h"
 #include "dataplane/qp/early_frames.h"
-#include "dataplane/qp/shard_services.h"
+#include "dataplane/qp/host_effects.h"
+#include "dataplane/qp/shard_view.h"
 #include "dataplane/rings/doorbells.h"
 #include "dataplane/shard/device_lane.h"
 #include "dataplane/shard/durable_writer.h"
@@ -50,10 +51,10 @@ struct WorkerStats {
 };
 
 // On the shard, except where noted: Lcore::worker() requires the shard's token.
-class Worker final : public DurableService {
+class Worker final {
  public:
   Worker(Dataplane& dataplane, Lcore& lcore, const LcoreOptions& options);
-  virtual ~Worker();
+  ~Worker();
 
   void Run();
   // Runs the loop on a thread that has just become the lcore. False: another thread has become it.
@@ -88,9 +89,6 @@ class Worker final : public DurableService {
   void ScheduleVisit(QueuePair& qp);
   void EndStalls(QueuePair& qp);
 
-  roce::DurableState StartDurable(QueuePair& qp, const void* charged_to,
-                                  memory::DurableRange& range) override;
-
   // Control thread: prepares FLUSH for persistence. False: no thread can be created.
   bool PrepareDurable() { return durable_writer_.StartThreads(); }
 
@@ -101,7 +99,7 @@ class Worker final : public DurableService {
   // Any thread: the user whose mapped memory the lcore may access now; null: none. For comparison.
   const CopyUse* memory_in_use() const { return memory_in_use_.load(std::memory_order_relaxed); }
   // Any thread.
-  const ShardServices& services() const { return services_; }
+  const ShardView& view() const { return view_; }
   uint64_t RefreshTime();
   uint64_t now_ns() const { return now_; }
   // Counts a function that ran on another thread while the lcore was idle, since `begin_tsc`, and
@@ -233,6 +231,7 @@ class Worker final : public DurableService {
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
   void ApplyEffects(QueuePair& qp);
+  void ApplyHostEffects(QueuePair& qp);
   void SetTimer(QueuePair& qp, roce::TimeNs next);
   void Rearm(QueuePair& qp);
   void FinishRearming();
@@ -274,6 +273,7 @@ class Worker final : public DurableService {
   void Unpark(std::span<const AppCopies::Parked> parked);
 
   // worker_durable.cc
+  void StartDurable(QueuePair& qp);
   uint32_t CollectDurable();
   void RetryDurable(const void* charged_to);
   void ForgetDurable(QueuePair& qp);
@@ -366,13 +366,12 @@ class Worker final : public DurableService {
   uint64_t durable_retry_ns_ = 0;
   TimerWheel wheel_;
   DurableWriter durable_writer_;
-  const ShardServices services_{.now_ns = &now_,
-                                .events = &events_,
-                                .durable = this,
-                                .early = &early_,
-                                .memory_faults = &stats_.memory_faults,
-                                .async_events = &stats_.async_events,
-                                .token = OnShardForHosts(shard_)};
+  DurableRequest durable_request_;
+  const ShardView view_{.now_ns = &now_,
+                        .events = &events_,
+                        .early = &early_,
+                        .durable = &durable_request_,
+                        .token = OnShardForHosts(shard_)};
 };
 
 }  // namespace roci::dataplane

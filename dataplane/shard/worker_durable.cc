@@ -1,5 +1,6 @@
 // The part of the loop for FLUSH for persistence: syncs that start, finish, and wait for room.
 #include <algorithm>
+#include <utility>
 
 #include "dataplane/qp/queue_pair.h"
 #include "dataplane/shard/worker.h"
@@ -15,17 +16,19 @@ constexpr uint64_t kRetryNs = roce::kNsPerMs;
 
 }  // namespace
 
-roce::DurableState Worker::StartDurable(QueuePair& qp, const void* charged_to,
-                                        memory::DurableRange& range) {
-  if (range.count == 0) return roce::DurableState::kDone;
+// Starts the flush that `qp` has left in `durable_request_`.
+void Worker::StartDurable(QueuePair& qp) {
+  const void* const charged_to = std::exchange(durable_request_.charged_to, nullptr);
+  memory::DurableRange& range = durable_request_.range;
   if (durable_writer_.Start(&qp, charged_to, range) == DurableWriter::Started::kYes) {
     stats_.durable_syncs.Add(1);
-    return roce::DurableState::kRunning;
+    return;
   }
+  range = {};  // releases the files
+  qp.RefuseDurable(shard_);
   // A queue pair is in the list at most once.
   ForgetDurable(qp);
   durable_waiters_.push_back({&qp, charged_to});
-  return roce::DurableState::kBusy;
 }
 
 void Worker::ForgetDurable(QueuePair& qp) {

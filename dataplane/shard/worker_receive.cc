@@ -361,6 +361,7 @@ void Worker::VisitTouched() {
     qp.Untouch(shard_);
     if (AppCopies* const holder = qp.host(shard_).copy_state().held_by()) [[unlikely]] {
       Enlist(*holder);
+      if (qp.host(shard_).has_effects()) ApplyHostEffects(qp);
     } else {
       VisitAfterPackets(qp);
     }

@@ -323,6 +323,8 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
 void Worker::ApplyEffects(QueuePair& qp) {
   if (qp.HasFailed(shard_)) [[unlikely]]
     qp.Fail(shard_, now_);
+  if (qp.host(shard_).has_effects()) [[unlikely]]
+    ApplyHostEffects(qp);
   const roce::QpUpkeep upkeep = qp.core(shard_).Upkeep();
   if (upkeep.has_idle_records) records_.Return(qp.record_class(shard_), qp.TakeRecordsBack(shard_));
   if (qp.has_early_frames(shard_) && !upkeep.awaits_kept) [[unlikely]]
@@ -332,6 +334,17 @@ void Worker::ApplyEffects(QueuePair& qp) {
     AwaitTurn(qp);
   }
   SetTimer(qp, upkeep.next_timeout);
+}
+
+// A program that reads an event finds the completions that led to it.
+void Worker::ApplyHostEffects(QueuePair& qp) {
+  const HostEffects effects = qp.host(shard_).TakeEffects();
+  stats_.memory_faults.Add(effects.memory_faults());
+  if (effects.has_events()) {
+    events_.Publish(shard_);
+    stats_.async_events.Add(qp.SendEvents(shard_, effects));
+  }
+  if (effects.has_durable()) StartDurable(qp);
 }
 
 void Worker::SetTimer(QueuePair& qp, roce::TimeNs next) {

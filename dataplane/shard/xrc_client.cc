@@ -37,7 +37,7 @@ absl::StatusOr<CreatedTarget> XrcClient::Do(const CreateTarget& command) {
   QueuePairConfig config = command.config;
   config.domain = targets_.get();
   config.origin.number = device_.TakeQueuePairNumber();
-  auto created = QueuePair::Create(lcore_.services(), nullptr, targets_->lane(), config, *qpn, 0);
+  auto created = QueuePair::Create(lcore_.view(), nullptr, targets_->lane(), config, *qpn, 0);
   if (!created.ok()) return created.status();
   QueuePair* qp = created->get();
   qp->TakeFd();  // no program has its (empty) rings

@@ -169,6 +169,18 @@ TEST_F(QpDurable, BusyIsTriedAgainWhenToldSo) {
   EXPECT_EQ(End(DurableState::kDone).size(), 1u);
 }
 
+TEST_F(QpDurable, SyncThatFoundNoRoomIsStartedAgain) {
+  node_.Receive(MakeFlush(kRqPsn, kPersistence, 0, 8));
+  EXPECT_TRUE(node_.PollAll().empty());
+  EXPECT_EQ(syncs(), 1u);
+  EXPECT_TRUE(End(DurableState::kBusy).empty());
+  EXPECT_EQ(syncs(), 2u);
+  EXPECT_EQ(node_.host.durable_requests[1].length, 8u);
+  EXPECT_TRUE(End(DurableState::kRunning).empty());
+  EXPECT_EQ(syncs(), 2u);
+  EXPECT_EQ(End(DurableState::kDone).size(), 1u);
+}
+
 TEST_F(QpDurable, ReadBeforeIsAnsweredAgainMeanwhile) {
   node_.Receive(MakeReadRequest(kRqPsn, 8));
   node_.Receive(MakeFlush(kRqPsn + 1, kPersistence, 0, 8));
