@@ -67,7 +67,7 @@ class Qp {
   // kMustFlush: kFlushBudget of them were, and the state is still SQE; call again. After
   // kFlushCalls such calls the transition leaves requests of a program that keeps posting, and they
   // are sent.
-  ModifyResult Modify(Host& host, TimeNs now, const QpAttributes& attributes, uint32_t mask);
+  ModifyResult Modify(Host& host, const QpAttributes& attributes, uint32_t mask);
   void Query(QpAttributes& out) const;
   // The peer has agreed to repeat selectively (ECE). In RTR, and of RC with a ReorderState only.
   // RESET returns to what the limits say.
@@ -89,7 +89,7 @@ class Qp {
   DropReason HandleFrame(Host& host, std::span<const std::byte> frame, const FrameInfo& info);
 
   // Either queue may have new WQEs.
-  void HandleWork(Host& host, TimeNs now);
+  Effects HandleWork(Host& host);
 
   // NextTimeout() has passed. Harmless if called early.
   Effects HandleTimeout(Host& host, TimeNs now);

@@ -141,15 +141,15 @@ DropReason Qp<Host>::HandleFrame(Host& host, std::span<const std::byte> frame,
 }
 
 template <class Host>
-void Qp<Host>::HandleWork(Host& host, TimeNs now) {
-  (void)now;
+Effects Qp<Host>::HandleWork(Host& host) {
   if (state() == QpState::kErr || state() == QpState::kSqe) [[unlikely]] {
     ContinueFlush(host);
-    return;
+    return {HasTransmit()};
   }
   requester_.NoteWork();
   if (responder_.awaits_receives()) [[unlikely]]
     responder_.NoteReceives(host);
+  return {HasTransmit()};
 }
 
 template <class Host>

@@ -9,9 +9,7 @@
 namespace roci::roce {
 
 template <class Host>
-ModifyResult Qp<Host>::Modify(Host& host, TimeNs now, const QpAttributes& attributes,
-                              uint32_t mask) {
-  (void)now;
+ModifyResult Qp<Host>::Modify(Host& host, const QpAttributes& attributes, uint32_t mask) {
   const QpState from = state();
   if ((mask & kAttrCurState) != 0 && attributes.cur_state != from) {
     return ModifyResult::kBadTransition;

@@ -137,11 +137,10 @@ void* QueuePair::operator new(size_t bytes) {
 
 void QueuePair::operator delete(void* qp) { QueuePairs().Give(qp); }
 
-roce::ModifyResult QueuePair::Modify(const OnShard& shard, roce::TimeNs now,
-                                     const roce::QpAttributes& attributes, uint32_t mask,
-                                     const roce::Path* path) {
+roce::ModifyResult QueuePair::Modify(const OnShard& shard, const roce::QpAttributes& attributes,
+                                     uint32_t mask, const roce::Path* path) {
   const HeldReceive held = FindHeldReceive();
-  const roce::ModifyResult result = core_.Modify(host_, now, attributes, mask);
+  const roce::ModifyResult result = core_.Modify(host_, attributes, mask);
   if (result != roce::ModifyResult::kOk) return result;
   if (path != nullptr) SetPath(shard, *path);
   if ((mask & roce::kAttrState) != 0 && attributes.state == roce::QpState::kReset) {
@@ -180,7 +179,7 @@ void QueuePair::GiveBack(const OnShard& shard, const HeldReceive& held) {
   if (held.srq != nullptr) held.srq->GiveBack(shard, held.wqe);
 }
 
-void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
+void QueuePair::Fail(const OnShard&) {
   const bool is_broken = HasBrokenQueue();
   broken_handled_ |= is_broken;
   const CopyFault fault = host_.copy_state().TakeFault();
@@ -190,19 +189,19 @@ void QueuePair::Fail(const OnShard&, roce::TimeNs now) {
     host_.RaiseEvent(roce::QpEvent::kAccessViolation);
   }
   if (fault.failed()) core_.HandlePlaceFault(host_, fault.place_fault());
-  if (is_broken) MoveToError(now);
+  if (is_broken) MoveToError();
 }
 
-void QueuePair::FailForQueue(const OnShard&, roce::TimeNs now) {
+void QueuePair::FailForQueue(const OnShard&) {
   if (core_.state() == roce::QpState::kErr || core_.state() == roce::QpState::kReset) return;
   host_.RaiseEvent(roce::QpEvent::kFatal);
-  MoveToError(now);
+  MoveToError();
 }
 
-void QueuePair::MoveToError(roce::TimeNs now) {
+void QueuePair::MoveToError() {
   roce::QpAttributes attributes;
   attributes.state = roce::QpState::kErr;
-  core_.Modify(host_, now, attributes, roce::kAttrState);
+  core_.Modify(host_, attributes, roce::kAttrState);
 }
 
 QueuePairInfo QueuePair::Inspect(const OnShard& shard) const {

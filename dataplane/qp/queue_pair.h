@@ -73,7 +73,7 @@ class alignas(kCacheLineBytes) QueuePair {
                                const roce::FrameInfo& info) {
     return core_.HandleFrame(host_, frame, info);
   }
-  void HandleWork(const OnShard&, roce::TimeNs now) { core_.HandleWork(host_, now); }
+  roce::Effects HandleWork(const OnShard&) { return core_.HandleWork(host_); }
   roce::Effects HandleTimeout(const OnShard&, roce::TimeNs now) {
     return core_.HandleTimeout(host_, now);
   }
@@ -105,9 +105,8 @@ class alignas(kCacheLineBytes) QueuePair {
   static QueuePair& OfTimer(TimerNode& node) { return *static_cast<Timer&>(node).owner; }
 
   // ---- On the shard: verbs
-  roce::ModifyResult Modify(const OnShard& shard, roce::TimeNs now,
-                            const roce::QpAttributes& attributes, uint32_t mask,
-                            const roce::Path* path);
+  roce::ModifyResult Modify(const OnShard& shard, const roce::QpAttributes& attributes,
+                            uint32_t mask, const roce::Path* path);
   // See roce::Qp.
   void UseSelectiveRepeat(const OnShard&) { core_.UseSelectiveRepeat(); }
   void SetPath(const OnShard&, const roce::Path& path) {
@@ -231,17 +230,17 @@ class alignas(kCacheLineBytes) QueuePair {
   bool HasFailed(const OnShard&) const {
     return HasBrokenQueue() || host_.copy_state().fault().failed();
   }
-  void Fail(const OnShard& shard, roce::TimeNs now);
+  void Fail(const OnShard& shard);
   // Its completion queue has overflowed: raises IBV_EVENT_QP_FATAL and moves the QP to ERR; nothing
   // in ERR or RESET.
-  void FailForQueue(const OnShard& shard, roce::TimeNs now);
+  void FailForQueue(const OnShard& shard);
   // The same when the copies for which the queue pair waits are settled.
   void FailForQueueLater(const OnShard&) { fails_after_copies_ = true; }
-  void ApplyLaterFailure(const OnShard& shard, roce::TimeNs now) {
+  void ApplyLaterFailure(const OnShard& shard) {
     if (!fails_after_copies_) [[likely]]
       return;
     fails_after_copies_ = false;
-    FailForQueue(shard, now);
+    FailForQueue(shard);
   }
 
  private:
@@ -267,7 +266,7 @@ class alignas(kCacheLineBytes) QueuePair {
             ResourceStorage resources);
 
   bool HasBrokenQueue() const { return host_.HasBrokenQueue() && !broken_handled_; }
-  void MoveToError(roce::TimeNs now);
+  void MoveToError();
 
   struct HeldReceive {
     SharedReceiveQueue* srq = nullptr;

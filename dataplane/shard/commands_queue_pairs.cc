@@ -74,8 +74,9 @@ ModifiedQueuePair ShardClient::Do(const ModifyQueuePair& command) {
   QueuePair& qp = command.qp;
   const auto modify = [&](const OnShard& shard) {
     Worker& worker = lcore_->worker(shard);
+    worker.RefreshTime();  // for the completions of flushed requests
     const roce::ModifyResult result =
-        qp.Modify(shard, worker.RefreshTime(), command.attributes, command.mask, command.path);
+        qp.Modify(shard, command.attributes, command.mask, command.path);
     const bool has_effects =
         result == roce::ModifyResult::kOk || result == roce::ModifyResult::kMustFlush;
     if (has_effects) worker.ScheduleVisit(qp);

@@ -252,7 +252,7 @@ uint32_t Worker::FailUsers() {
       qp->host(shard_).AwaitCopies();
       continue;
     }
-    qp->FailForQueue(shard_, now_);
+    qp->FailForQueue(shard_);
     ApplyEffects(*qp);
   }
   if (handle == context.handle_end()) events_.DoneOverflowed(shard_);

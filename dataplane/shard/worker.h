@@ -162,7 +162,8 @@ class Worker final {
   void MarkBacklog(DeviceLane& lane, uint32_t first, uint32_t count);
   static void CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count);
   // True: ownership of the frame was taken, or the frame was freed.
-  bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index);
+  // `handed_off`: as many frames of the burst, the first ones, were passed on by another lcore.
+  bool HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index, uint32_t handed_off);
   bool HandleOther(DeviceLane& lane, rte_mbuf* frame, roce::DropReason reason);
   bool GiveToControl(DeviceLane& lane, SlowPathKind kind, rte_mbuf* frame);
   bool HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Packet& packet,
@@ -219,15 +220,29 @@ class Worker final {
   bool SelectAnswerProgram(QueuePair& qp);
   // Builds the frame of the packet in `tx_` and sends it.
   void Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled);
-  uint32_t Encode(QueuePair& qp, roce::Polled polled, std::byte* out);
+  struct Encoded {
+    enum class Result : uint8_t {
+      kReady,
+      kGathersLater,  // the payload is copied later
+      kNoMemory,      // the payload cannot be read
+      kNoPath,        // there is no such address handle
+    };
+    uint32_t bytes;  // length of the frame; 0: it could not be built
+    Result result;
+
+    static Encoded Ready(uint32_t bytes) { return {bytes, Result::kReady}; }
+    static Encoded NoMemory() { return {0, Result::kNoMemory}; }
+  };
+  Encoded Encode(QueuePair& qp, roce::Polled polled, std::byte* out);
   uint32_t EncodeCnp(const QueuePair& qp, std::byte* out);
-  uint32_t EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
-  uint32_t EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out);
-  uint32_t EncodeLater(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
-                       std::byte* out);
-  memory::MemoryStatus GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to);
+  Encoded EncodePieces(const roce::FrameTemplate& frame, std::byte* out);
+  Encoded EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out);
+  Encoded EncodeLater(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
+                      std::byte* out);
+  Encoded GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to,
+                      uint32_t bytes);
   uint32_t ReceiverOf(const QueuePair& qp, roce::Polled polled) const;
-  void FailTransmit(QueuePair& qp);
+  void FailTransmit(QueuePair& qp, Encoded::Result result);
   GatherBatch::Frame FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf* buffer,
                              std::byte* bytes) const;
   void ApplyEffects(QueuePair& qp);
@@ -341,10 +356,7 @@ class Worker final {
   memory::SegmentList payload_;
   std::array<roce::Packet, kBurst> packets_;
   std::array<roce::DropReason, kBurst> reasons_;
-  uint32_t handed_off_ = 0;       // frames of the burst that another lcore passed on
   bool shares_frames_ = false;    // a frame of the burst has more than one owner
-  bool gathers_later_ = false;    // the payload of the current frame is copied later
-  bool lacks_path_ = false;       // the current frame has no address handle
   bool runs_for_caller_ = false;  // RunShortWork is running
   WorkerStats stats_;
   int epoll_ = -1;

@@ -170,7 +170,7 @@ void Worker::SettleCopies(AppCopies& copies) {
     }
   }
   copies.VisitWaiting(shard_, [this](QueuePair& qp) {
-    qp.ApplyLaterFailure(shard_, now_);
+    qp.ApplyLaterFailure(shard_);
     VisitAfterPackets(qp);
     // It may have been rung while it was held, or is polled.
     if (qp.HasNewWork(shard_)) {

@@ -96,10 +96,9 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   CountReceived(lane, frames + handed_off, count - handed_off);
   if (!lane.flows.sniffers(shard_).empty()) [[unlikely]]
     Sniff(lane, frames + handed_off, count - handed_off);
-  handed_off_ = handed_off;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    if (!HandleFrame(lane, frames[i], i)) frames[kept++] = frames[i];
+    if (!HandleFrame(lane, frames[i], i, handed_off)) frames[kept++] = frames[i];
   }
   // Before sending, so that the buffers are reused while they are in the cache.
   FreeFrames(lane, frames, kept);
@@ -152,14 +151,14 @@ void Worker::CountReceived(DeviceLane& lane, rte_mbuf** frames, uint32_t count) 
   lane.counters.rx_bytes.Add(bytes);
 }
 
-bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index) {
+bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index, uint32_t handed_off) {
   const roce::Packet& packet = packets_[index];
   if (reasons_[index] != DropReason::kNone) [[unlikely]] {
     return HandleOther(lane, frame, reasons_[index]);
   }
   QueuePair* qp = lane.Find(shard_, packet.dest_qpn);
   if (qp == nullptr) [[unlikely]]
-    return HandleNoQueuePair(lane, frame, packet, index < handed_off_);
+    return HandleNoQueuePair(lane, frame, packet, index < handed_off);
   DropReason reason = roce::CheckIcrc(packet);
   if (reason == DropReason::kNone) [[likely]]
     reason = CheckAddressedHere(lane, *qp, packet);
@@ -373,7 +372,7 @@ void Worker::VisitAfterPackets(QueuePair& qp) {
   qp.NoteWork(shard_, now_);
   // Before the queue pair acknowledges payload that was not placed.
   if (qp.HasFailed(shard_)) [[unlikely]]
-    qp.Fail(shard_, now_);
+    qp.Fail(shard_);
   if (qp.core(shard_).HasTransmit() && SendAfterPackets(qp)) AwaitTurn(qp);
   ApplyEffects(qp);
 }

@@ -87,9 +87,10 @@ void Worker::PrefetchAhead() {
 Worker::Progress Worker::Visit(QueuePair& qp, uint32_t budget) {
   const SendQueue& sends = qp.host(shard_).send_queue();
   const uint32_t taken = sends.taken();
-  if (qp.HasNewWork(shard_)) qp.HandleWork(shard_, now_);
+  const bool has_transmit =
+      qp.HasNewWork(shard_) ? qp.HandleWork(shard_).has_transmit : qp.core(shard_).HasTransmit();
   Progress made{};
-  if (qp.core(shard_).HasTransmit()) made = Transmit(qp, budget);
+  if (has_transmit) made = Transmit(qp, budget);
   made.work += sends.taken() - taken;
   return made;
 }
@@ -165,12 +166,10 @@ bool Worker::SelectAnswerProgram(QueuePair& qp) {
 void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   rte_mbuf* buffer = stash_.Top();
   std::byte* out = static_cast<std::byte*>(buffer->buf_addr) + kFrameOffset;
-  gathers_later_ = false;
-  lacks_path_ = false;
-  uint32_t bytes = Encode(qp, polled, out);
+  const Encoded made = Encode(qp, polled, out);
+  uint32_t bytes = made.bytes;
   if (bytes == 0) [[unlikely]]
-    return FailTransmit(qp);
-  const uint32_t made = bytes;
+    return FailTransmit(qp, made.result);
   if (bytes < roce::kMinFrameBytes) [[unlikely]] {
     std::memset(out + bytes, 0, roce::kMinFrameBytes - bytes);
     bytes = roce::kMinFrameBytes;
@@ -181,7 +180,7 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
   buffer->pkt_len = bytes;
   buffer->ol_flags = 0;
   buffer->hash.usr = qp.qpn().value();  // for the lane's tap
-  if (gathers_later_) [[unlikely]] {
+  if (made.result == Encoded::Result::kGathersLater) [[unlikely]] {
     lane.Reserve(shard_);
     return;
   }
@@ -193,16 +192,17 @@ void Worker::Emit(QueuePair& qp, DeviceLane& lane, roce::Polled polled) {
     return;
   }
   if (polled.fill_checksums) [[unlikely]]
-    lane.FillChecksums(shard_, *buffer, made);
+    lane.FillChecksums(shard_, *buffer, made.bytes);
   lane.Stage(shard_, buffer, ReceiverOf(qp, polled));
 }
 
 // The packet could not be built. An address handle that is destroyed or of another PD is no
 // protection error (IBTA vol 1, 11.6.2).
-void Worker::FailTransmit(QueuePair& qp) {
+void Worker::FailTransmit(QueuePair& qp, Encoded::Result result) {
   stats_.memory_faults.Add(1);
-  const auto status = lacks_path_ ? roce::CompletionStatus::kLocalQpOperationError
-                                  : roce::CompletionStatus::kLocalProtectionError;
+  const auto status = result == Encoded::Result::kNoPath
+                          ? roce::CompletionStatus::kLocalQpOperationError
+                          : roce::CompletionStatus::kLocalProtectionError;
   qp.HandleTransmitFault(shard_, now_, tx_, status);
 }
 
@@ -224,28 +224,24 @@ GatherBatch::Frame Worker::FrameOf(QueuePair& qp, roce::Polled polled, rte_mbuf*
           .fill_checksums = polled.fill_checksums};
 }
 
-// Returns the length of the frame in bytes; 0: the payload could not be read, or, with
-// `lacks_path_`, there is no such address handle.
-[[gnu::always_inline]] inline uint32_t Worker::Encode(QueuePair& qp, roce::Polled polled,
-                                                      std::byte* out) {
+[[gnu::always_inline]] inline Worker::Encoded Worker::Encode(QueuePair& qp, roce::Polled polled,
+                                                             std::byte* out) {
   using Kind = roce::Polled::Kind;
   const roce::FrameTemplate* frame = &qp.frame(shard_);
   if (polled.kind != Kind::kPacket) [[unlikely]] {
-    if (polled.kind == Kind::kCnp) return EncodeCnp(qp, out);
+    if (polled.kind == Kind::kCnp) return Encoded::Ready(EncodeCnp(qp, out));
     if (polled.kind == Kind::kFrame) return EncodeRaw(qp, polled, out);
     frame = qp.host(shard_).context().addresses(shard_).Find(polled.address_handle, qp.pd());
-    if (frame == nullptr) {
-      lacks_path_ = true;
-      return 0;
-    }
+    if (frame == nullptr) return {0, Encoded::Result::kNoPath};
   }
   const uint16_t ip_id = IpIdOf(tx_);
   if (tx_.payload_length == 0) {
-    return roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), ip_id, out);
+    return Encoded::Ready(
+        roce::EncodeFrame(*frame, tx_, static_cast<const std::byte*>(nullptr), ip_id, out));
   }
   if (payload_.size() == 1 && payload_[0].direct != nullptr) [[likely]] {
     const uint32_t bytes = roce::EncodeFrame(*frame, tx_, payload_[0].direct, ip_id, out);
-    return payload_.Intact() ? bytes : 0;
+    return payload_.Intact() ? Encoded::Ready(bytes) : Encoded::NoMemory();
   }
   return payload_.AllDirect() ? EncodePieces(*frame, out) : EncodeLater(qp, polled, *frame, out);
 }
@@ -258,15 +254,18 @@ uint32_t Worker::EncodeCnp(const QueuePair& qp, std::byte* out) {
 }
 
 // Copies a raw frame, which the program has built.
-uint32_t Worker::EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out) {
+Worker::Encoded Worker::EncodeRaw(QueuePair& qp, roce::Polled polled, std::byte* out) {
   static_assert(kMaxMtuBytes + roce::kMaxLinkHeaderBytes + kFrameOffset <= kFrameBufferBytes);
-  const memory::MemoryStatus status =
-      payload_.AllDirect() ? memory::CopyOut(payload_, {out, tx_.payload_length})
-                           : GatherLater(qp, FrameOf(qp, polled, stash_.Top(), nullptr), out);
-  return status == memory::MemoryStatus::kOk ? tx_.payload_length : 0;
+  const uint32_t bytes = tx_.payload_length;
+  if (!payload_.AllDirect()) {
+    return GatherLater(qp, FrameOf(qp, polled, stash_.Top(), nullptr), out, bytes);
+  }
+  return memory::CopyOut(payload_, {out, bytes}) == memory::MemoryStatus::kOk
+             ? Encoded::Ready(bytes)
+             : Encoded::NoMemory();
 }
 
-uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) {
+Worker::Encoded Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) {
   std::array<roce::PayloadPart, memory::SegmentList::kCapacity> parts;
   for (uint32_t i = 0; i < payload_.size(); ++i) {
     parts[i] = {payload_[i].direct, payload_[i].length};
@@ -274,30 +273,31 @@ uint32_t Worker::EncodePieces(const roce::FrameTemplate& frame, std::byte* out) 
   const uint32_t bytes = roce::EncodeFrame(
       frame, tx_, std::span<const roce::PayloadPart>(parts.data(), payload_.size()), IpIdOf(tx_),
       out);
-  return payload_.Intact() ? bytes : 0;
+  return payload_.Intact() ? Encoded::Ready(bytes) : Encoded::NoMemory();
 }
 
 // For memory of another process that is not mapped: the payloads of a round are copied together.
-uint32_t Worker::EncodeLater(QueuePair& qp, roce::Polled polled, const roce::FrameTemplate& frame,
-                             std::byte* out) {
+Worker::Encoded Worker::EncodeLater(QueuePair& qp, roce::Polled polled,
+                                    const roce::FrameTemplate& frame, std::byte* out) {
   GatherBatch::Frame later = FrameOf(qp, polled, stash_.Top(), out);
   later.shape = roce::ShapeOf(frame, tx_);
   std::byte* to = roce::StartFrame(frame, tx_, IpIdOf(tx_), out);
-  return GatherLater(qp, later, to) == memory::MemoryStatus::kOk ? roce::FrameBytes(frame, tx_) : 0;
+  return GatherLater(qp, later, to, roce::FrameBytes(frame, tx_));
 }
 
-memory::MemoryStatus Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame,
-                                         std::byte* to) {
+// `bytes`: length of the frame.
+Worker::Encoded Worker::GatherLater(QueuePair& qp, const GatherBatch::Frame& frame, std::byte* to,
+                                    uint32_t bytes) {
   AppCopies& copies = qp.host(shard_).copies();
   // An XRC queue pair may use another program's memory now.
   if (copies.IsRunning(shard_)) [[unlikely]]
-    return memory::MemoryStatus::kFault;
-  const memory::MemoryStatus status = copies.gathers(shard_).Add(frame, to, payload_);
-  if (status != memory::MemoryStatus::kOk) return status;
+    return Encoded::NoMemory();
+  if (copies.gathers(shard_).Add(frame, to, payload_) != memory::MemoryStatus::kOk) {
+    return Encoded::NoMemory();
+  }
   copies.Hold(shard_, qp);
   Enlist(copies);
-  gathers_later_ = true;
-  return status;
+  return {bytes, Encoded::Result::kGathersLater};
 }
 
 uint32_t Worker::FindPosted(const OnShard&, const VerbsContext& context, uint32_t handle,
@@ -322,7 +322,7 @@ bool Worker::SendPosted(const OnShard&, const VerbsContext& context, uint32_t ha
 // Called after every call into the core, or a burst of them.
 void Worker::ApplyEffects(QueuePair& qp) {
   if (qp.HasFailed(shard_)) [[unlikely]]
-    qp.Fail(shard_, now_);
+    qp.Fail(shard_);
   if (qp.host(shard_).has_effects()) [[unlikely]]
     ApplyHostEffects(qp);
   const roce::QpUpkeep upkeep = qp.core(shard_).Upkeep();

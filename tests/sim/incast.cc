@@ -77,8 +77,7 @@ void Incast::Connect(Node& node, uint32_t number, bool is_near) {
   attributes.rnr_retry = 7;
   const auto modify = [&](roce::QpState state, uint32_t mask) {
     attributes.state = state;
-    if (node.qp.Modify(node.host, now_, attributes, mask | roce::kAttrState) !=
-        roce::ModifyResult::kOk) {
+    if (node.qp.Modify(node.host, attributes, mask | roce::kAttrState) != roce::ModifyResult::kOk) {
       abort();
     }
   };
@@ -174,7 +173,7 @@ void Incast::Work(End& end) {
                   .lkey = roce::Key(near_arena_.key(kSource))}};
     end.near.host.PostSend(std::move(post));
   }
-  end.near.qp.HandleWork(end.near.host, now_);
+  end.near.qp.HandleWork(end.near.host);
 }
 
 // Sends the next frame if the sender's link is free: it carries one frame at a time.

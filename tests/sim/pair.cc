@@ -85,8 +85,7 @@ void Pair::Connect(int node, const Connection& connection) {
   attributes.rnr_retry = connection.rnr_retry;
   const auto modify = [&](roce::QpState state, uint32_t mask) {
     attributes.state = state;
-    if (self.qp.Modify(self.host, now_, attributes, mask | roce::kAttrState) !=
-        roce::ModifyResult::kOk)
+    if (self.qp.Modify(self.host, attributes, mask | roce::kAttrState) != roce::ModifyResult::kOk)
       abort();
   };
   const roce::QpType type = connection.types[static_cast<size_t>(node)];
@@ -110,7 +109,7 @@ void Pair::Fail(int node, Random& random) {
   Node& self = nodes_[static_cast<size_t>(node)];
   roce::QpAttributes attributes;
   attributes.state = roce::QpState::kErr;
-  if (self.qp.Modify(self.host, now_, attributes, roce::kAttrState) != roce::ModifyResult::kOk) {
+  if (self.qp.Modify(self.host, attributes, roce::kAttrState) != roce::ModifyResult::kOk) {
     abort();
   }
   Transmit(node, random);
@@ -126,7 +125,7 @@ void Pair::Tamper(int node, std::function<bool(roce::Packet&)> tamper) {
 
 void Pair::Work(int node, Random& random) {
   Node& self = nodes_[static_cast<size_t>(node)];
-  self.qp.HandleWork(self.host, now_);
+  self.qp.HandleWork(self.host);
   watch_.NoteWork(node);
   Transmit(node, random);
 }

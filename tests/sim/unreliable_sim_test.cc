@@ -62,7 +62,7 @@ struct End {
     a.qkey = kQkey;
     const auto modify = [&](roce::QpState state, uint32_t mask) {
       a.state = state;
-      if (qp.Modify(host, 1, a, mask | roce::kAttrState) != roce::ModifyResult::kOk) abort();
+      if (qp.Modify(host, a, mask | roce::kAttrState) != roce::ModifyResult::kOk) abort();
     };
     modify(roce::QpState::kInit, roce::kAttrPkeyIndex | roce::kAttrPort |
                                      (is_ud ? roce::kAttrQkey : roce::kAttrAccessFlags));
@@ -120,7 +120,7 @@ class SeededRun {
     while (messages_.size() < messages) {
       const uint64_t batch = random_.Between(1, 5);
       for (uint64_t i = 0; i < batch; ++i) PostSend();
-      sender_.qp.HandleWork(sender_.host, 1);
+      sender_.qp.HandleWork(sender_.host);
       if (auto wrong = Transmit()) return wrong;
     }
     if (auto wrong = DeliverDelayed(0)) return wrong;

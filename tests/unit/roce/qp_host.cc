@@ -241,7 +241,7 @@ Node::Node(const NodeOptions& o, QpState target)
 
 ModifyResult Node::Modify(QpState to, uint32_t more_mask) {
   attributes.state = to;
-  return qp.Modify(host, now, attributes, kAttrState | more_mask);
+  return qp.Modify(host, attributes, kAttrState | more_mask);
 }
 
 void Node::BringTo(QpState target) {

@@ -202,7 +202,7 @@ class Node {
   PacketEffects effects;  // of the last received packet
   // Notifies the QP of posted work and returns all packets that can be sent.
   std::vector<WirePacket> Run();
-  void Work() { qp.HandleWork(host, now); }
+  void Work() { qp.HandleWork(host); }
   // Advances the clock to the QP's next timeout and handles it. False: no timer is running.
   bool PassTimeout();
 

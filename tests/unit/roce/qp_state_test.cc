@@ -62,14 +62,14 @@ TEST(QpStates, RefusedModificationChangesNothing) {
   Node node({}, QpState::kInit);
   QpAttributes a;
   a.state = QpState::kRts;
-  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState), ModifyResult::kBadTransition);
+  EXPECT_EQ(node.qp.Modify(node.host, a, kAttrState), ModifyResult::kBadTransition);
   a.state = QpState::kRtr;
-  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrPathMtu),
+  EXPECT_EQ(node.qp.Modify(node.host, a, kAttrState | kAttrPathMtu),
             ModifyResult::kMissingAttribute);
   a.state = QpState::kInit;
   a.port = 1;
   a.sq_psn = Psn(5);
-  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrPort | kAttrSqPsn),
+  EXPECT_EQ(node.qp.Modify(node.host, a, kAttrState | kAttrPort | kAttrSqPsn),
             ModifyResult::kAttributeNotAllowed);
   EXPECT_EQ(node.qp.state(), QpState::kInit);
   EXPECT_NE(node.qp.attributes().sq_psn, Psn(5));
@@ -80,8 +80,7 @@ TEST(QpStates, WrongCurrentStateIsRefused) {
   QpAttributes a;
   a.state = QpState::kErr;
   a.cur_state = QpState::kSqd;
-  EXPECT_EQ(node.qp.Modify(node.host, 0, a, kAttrState | kAttrCurState),
-            ModifyResult::kBadTransition);
+  EXPECT_EQ(node.qp.Modify(node.host, a, kAttrState | kAttrCurState), ModifyResult::kBadTransition);
   EXPECT_EQ(node.qp.state(), QpState::kRts);
 }
 

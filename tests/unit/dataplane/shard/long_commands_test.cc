@@ -258,8 +258,7 @@ TEST_F(LongCommands, FlushADeepSendQueue) {
   lcore().Call([&](const dataplane::OnShard& shard) {
     roce::QpAttributes attributes;
     attributes.state = roce::QpState::kRts;
-    EXPECT_EQ(qp.qp().Modify(shard, lcore().worker(shard).RefreshTime(), attributes,
-                             roce::kAttrState, nullptr),
+    EXPECT_EQ(qp.qp().Modify(shard, attributes, roce::kAttrState, nullptr),
               roce::ModifyResult::kMustFlush)
         << "a call flushes all";
   });

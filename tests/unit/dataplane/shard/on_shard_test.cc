@@ -77,13 +77,13 @@ TEST(OnShard, QueuePairsNeedTheToken) {
   EXPECT_NEEDS_TOKEN(QueuePair, host);
   EXPECT_NEEDS_TOKEN(QueuePair, timer);
   EXPECT_NEEDS_TOKEN(QueuePair, HandlePacket, 0, std::declval<roce::Packet&>());
-  EXPECT_NEEDS_TOKEN(QueuePair, HandleWork, 0);
+  EXPECT_NEEDS_TOKEN(QueuePair, HandleWork);
   EXPECT_NEEDS_TOKEN(QueuePair, PollTransmit, 0, std::declval<roce::TxPacket&>(),
                      std::declval<memory::SegmentList&>());
   EXPECT_NEEDS_TOKEN(QueuePair, SetPath, std::declval<roce::Path&>());
   EXPECT_NEEDS_TOKEN(QueuePair, NoteRing, 0);
   EXPECT_NEEDS_TOKEN(QueuePair, ArmSends);
-  EXPECT_NEEDS_TOKEN(QueuePair, FailForQueue, 0);
+  EXPECT_NEEDS_TOKEN(QueuePair, FailForQueue);
 }
 
 TEST(OnShard, CopiesNeedTheToken) {
