@@ -92,7 +92,7 @@ class FaultTest(unittest.TestCase):
 
     def test_an_acknowledgement_becomes_a_nak(self):
         device = self.recipe('aeth.syndrome=nak_access')
-        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '2000'))
         self.assertEqual(self.counters(device), {'matched': self.counters(device)['matched'], 'hit': 1, 'not_there': 0, 'no_room': 0,
                                                  'untracked': 0})
 
@@ -147,7 +147,7 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(first, second)
         self.roci('fault', 'del', 'roci1', 'all')
         self.roci('fault', 'del', 'roci0', '1')
-        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '2000'))
         self.assertEqual([fault['counters']['hit'] for fault in json.loads(self.roci('fault', 'list', 'roci0', '--json').stdout)], [1, 0])
 
     def test_contradictory_faults_of_the_configuration_are_refused(self):
@@ -363,7 +363,7 @@ class FaultTest(unittest.TestCase):
 
     def test_an_injected_nak(self):
         device = self.recipe('nak_access', '--inject')
-        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '100'))
+        self.assertIn(f'Failed status {ACCESS_ERROR}', self.client_of(*SEND, '-n', '2000'))
         self.assertEqual((self.counters(device)['hit'], self.counters(device)['not_there']), (1, 0))
 
     def test_an_injected_stale_packet(self):
