@@ -1,6 +1,10 @@
 // roci: the command-line tool. commands.h has its subcommands.
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -57,6 +61,17 @@ std::vector<std::string> Prepare(const CLI::App& app, int argc, char** argv) {
   return arguments;
 }
 
+// Whether all of standard output is written. A reader that closes it early is no failure.
+bool IsWritten() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  pollfd output{STDOUT_FILENO, 0, 0};
+  poll(&output, 1, 0);
+  if ((output.revents & POLLERR) != 0) return true;  // a pipe without a reader (pipe(7))
+  // After an earlier failure there is nothing left to flush, which would tell the reason.
+  std::fprintf(stderr, "roci: cannot write standard output (is the disk full?)\n");
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -70,5 +85,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
-  return context.exit_status;
+  return IsWritten() || context.exit_status != 0 ? context.exit_status : 1;
 }

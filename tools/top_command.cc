@@ -128,16 +128,27 @@ bool ShowUntil(uint64_t end_ns, const Waiting& waiting, const TopSample& before,
   return false;
 }
 
-void Print(const TopSample& before, const TopSample& now, const TopSettings& view) {
+// False: standard output cannot be written.
+bool Print(const TopSample& before, const TopSample& now, const TopSettings& view) {
   for (const std::string& line : TopLines(before, now, view)) std::printf("%s\n", line.c_str());
   std::printf("\n");
-  std::fflush(stdout);
+  return std::fflush(stdout) == 0;
+}
+
+bool HasDevice(const TopSample& sample, const std::string& name) {
+  return std::ranges::any_of(sample.counters, [&](const nlohmann::json& device) {
+    return device.value("device", std::string()) == name;
+  });
 }
 
 absl::Status Watch(TopOptions& options, const std::string& runtime_dir) {
   const uint64_t interval_ns = *ParseDuration(options.interval, kMostIntervalNs);
   absl::StatusOr<TopSample> before = Take(runtime_dir);
   if (!before.ok()) return before.status();
+  if (const std::string& device = options.view.device;
+      !device.empty() && !HasDevice(*before, device)) {
+    return absl::NotFoundError("there is no device " + device);
+  }
   const Waiting waiting;
   std::optional<Terminal> terminal;
   if (Terminal::IsThere()) terminal.emplace();
@@ -145,7 +156,9 @@ absl::Status Watch(TopOptions& options, const std::string& runtime_dir) {
   for (uint64_t number = 0;; ++number) {
     const uint64_t end_ns = now.at_ns + interval_ns;
     // The first sample has no rates yet.
-    if (!terminal.has_value() && number != 0) Print(*before, now, options.view);
+    if (!terminal.has_value() && number != 0 && !Print(*before, now, options.view)) {
+      return absl::OkStatus();  // main tells why
+    }
     if (options.count != 0 && number >= options.count) return absl::OkStatus();
     if (terminal.has_value()) {
       if (!ShowUntil(end_ns, waiting, *before, now, options.view)) return absl::OkStatus();

@@ -244,7 +244,8 @@ class Printer {
 
   // It has all that was asked for, or nothing comes any more.
   bool has_all() const { return left_ == 0 || (awaited_.empty() && !follows_devices_); }
-  bool failed() const { return failed_; }
+  // errno of the first write that failed, or 0.
+  int error() const { return error_; }
   uint64_t records() const { return records_; }
   uint64_t lost() const { return lost_; }
 
@@ -273,8 +274,8 @@ class Printer {
     is_json_ ? text_->AppendJson(record, out_) : text_->AppendLine(record, out_);
   }
   void Write() {
-    if (std::fwrite(out_.data(), 1, out_.size(), file_) != out_.size()) failed_ = true;
-    if (std::fflush(file_) != 0) failed_ = true;
+    const bool is_written = std::fwrite(out_.data(), 1, out_.size(), file_) == out_.size();
+    if ((!is_written || std::fflush(file_) != 0) && error_ == 0) error_ = errno;
     out_.clear();
   }
 
@@ -293,7 +294,7 @@ class Printer {
   uint64_t left_ = UINT64_MAX;
   uint64_t records_ = 0;
   uint64_t lost_ = 0;
-  bool failed_ = false;
+  int error_ = 0;
 };
 
 using Deadline = std::chrono::steady_clock::time_point;
@@ -360,7 +361,7 @@ Outcome Follow(int socket, int signals, int output, Deadline deadline, Printer& 
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return asked ? Outcome::kDone : Outcome::kDaemonEnded;
     if (!printer.Add({buffer.data(), static_cast<size_t>(count)})) return Outcome::kNoTrace;
-    if (printer.has_all() || printer.failed()) return Outcome::kDone;
+    if (printer.has_all() || printer.error() != 0) return Outcome::kDone;
   }
 }
 
@@ -395,11 +396,13 @@ int Trace(const TraceOptions& options, const std::string& runtime_dir) {
   Printer printer(options, *targets, file);
   const Outcome outcome = Follow(socket->get(), signals.get(), fileno(file), deadline, printer);
   printer.Finish();
-  const bool closed = !to_file || std::fclose(file) == 0;
+  int error = printer.error();
+  if (to_file && std::fclose(file) != 0 && error == 0) error = errno;
   const int status = Report(outcome, printer);
   // The reader of standard output may close it early: not an error.
-  if (to_file && (printer.failed() || !closed)) return Fail("cannot write " + options.chrome);
-  return status;
+  if (error == 0 || (!to_file && error == EPIPE)) return status;
+  return Fail(absl::StrCat("cannot write ", to_file ? options.chrome : "standard output", ": ",
+                           std::strerror(error)));
 }
 
 std::string CheckDuration(const std::string& text) {

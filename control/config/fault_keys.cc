@@ -104,6 +104,7 @@ std::string TakeOpcodes(const FaultKey& key, const std::string& text, Json& requ
 std::span<const FaultKey> FaultKeys() { return kFaultKeys; }
 
 std::string TakeFaultValue(const FaultKey& key, const std::string& text, Json& request) {
+  if (text.empty() && key.kind != Kind::kFlag) return "must not be empty";
   switch (key.kind) {
     case Kind::kFlag:
       request[key.request] = true;

@@ -1,6 +1,7 @@
 #include "control/config/value_text.h"
 
 #include <fnmatch.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,10 +38,13 @@ std::optional<uint64_t> ParseDuration(const std::string& text, uint64_t most_ns)
 
 std::vector<uint32_t> FindOpcodes(const std::string& text) {
   if (const auto number = ParseNumber(text, 255)) return {static_cast<uint32_t>(*number)};
+  const bool is_ack = strcasecmp(text.c_str(), "ACK") == 0;  // as `roci trace` prints it
   std::vector<uint32_t> found;
   for (uint32_t opcode = 0; opcode < roce::kOpcodeTable.size(); ++opcode) {
     const roce::OpcodeInfo& info = roce::kOpcodeTable[opcode];
-    if (info.known && fnmatch(text.c_str(), info.name, FNM_CASEFOLD) == 0) found.push_back(opcode);
+    const bool is_named = is_ack ? info.operation == roce::Operation::kAcknowledge
+                                 : fnmatch(text.c_str(), info.name, FNM_CASEFOLD) == 0;
+    if (info.known && is_named) found.push_back(opcode);
   }
   return found;
 }

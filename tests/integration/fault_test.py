@@ -165,6 +165,13 @@ class FaultTest(unittest.TestCase):
                     self.assertIn(f'{file.name}: device[0].fault[1]: ', done.stderr)
                     self.assertIn(says, done.stderr)
 
+    def test_an_empty_value_is_refused(self):
+        for option in ('--program', '--peer', '--cm', '--qp', '--opcode', '--verb', '--nth'):
+            done = self.roci('fault', 'add', 'roci0', '--drop', option, '', check=False)
+            self.assertEqual(done.returncode, 2, option)
+            self.assertIn(option, done.stderr)
+        self.assertEqual(self.roci('fault', 'list', 'roci0').stdout, 'none\n')
+
     def test_faults_are_numbered_listed_and_deleted(self):
         self.roci('fault', 'add', 'roci0', '--drop', '--opcode', 'RC_SEND_ONLY', '--nth', '1000')
         listed = self.roci('fault', 'add', 'roci0', '--ecn', '--chance', '1%', '--direction', 'in').stdout

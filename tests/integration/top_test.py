@@ -54,6 +54,9 @@ class TopTest(unittest.TestCase):
         self.assertIn('by qp', done.stdout)
         for arguments in (['--interval', '1ms'], ['--sort', 'speed'], ['--count', 'x']):
             self.assertNotEqual(self.run_top(*arguments).returncode, 0)
+        done = self.run_top('--count', '1', '--device', 'roci9')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertIn('there is no device roci9', done.stderr)
 
     def test_without_a_daemon_it_says_so(self):
         done = subprocess.run([PROGRAMS.roci, '--runtime-dir', '/nowhere', 'top'], capture_output=True, text=True, timeout=LIMIT_S, check=False)

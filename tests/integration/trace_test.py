@@ -184,8 +184,8 @@ class TraceTest(unittest.TestCase):
         records = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual({(record['device'], record['qp']) for record in records}, set(numbers.items()))
         self.assertEqual(len(records), 5000)
-        alone = self.roci('trace', str(numbers['roci1']), '--one-end', '--count', '50')
-        self.assertEqual({line.split()[1] for line in alone.stdout.splitlines()}, {f'roci1/{numbers["roci1"]}'}, alone.stderr)
+        alone = self.roci('trace', hex(numbers['roci1']), '--one-end', '--count', '50')
+        self.assertEqual({line.split()[1] for line in alone.stdout.splitlines()}, {f'roci1/{numbers["roci1"]:#x}'}, alone.stderr)
         self.check_ends(numbers, pair)
 
     def check_ends(self, numbers, pair):
@@ -315,7 +315,7 @@ class TraceTest(unittest.TestCase):
         lines = said.replace('^C', '').split('\r\n')[:-1]
         self.assertRegex(lines[-1], rf'^{len(lines) - 1} records, 0 lost$')
         for line in lines[:-1]:
-            self.assertRegex(line, r'^ *\d+\.\d{6} roci1/\d+ +(->|<-|post|complete|state) [A-Z]')
+            self.assertRegex(line, r'^ *\d+\.\d{6} roci1/0x[0-9a-f]+ +(->|<-|post|complete|state) [A-Z]')
 
     @staticmethod
     def read_until(terminal, wanted):
@@ -335,6 +335,16 @@ class TraceTest(unittest.TestCase):
             done = self.roci('trace', *arguments)
             self.assertIn(said, done.stderr)
             self.assertIn(done.returncode, (1, 2))
+
+    def test_a_full_disk_is_told(self):
+        self.send_for(100)
+        for command in (['trace', 'roci0', '--for', '10s'], ['trace', 'roci0', '--for', '10s', '--json'], ['show', 'qps'],
+                        ['top', '--interval', '100ms']):
+            with open('/dev/full', 'wb') as full:
+                done = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, *command], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 1, command)
+            self.assertIn('cannot write standard output', done.stderr)
 
     def test_a_refused_trace_leaves_files_alone(self):
         with tempfile.TemporaryDirectory() as folder:

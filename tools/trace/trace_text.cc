@@ -311,7 +311,7 @@ void TraceText::AppendPacket(const TraceRecord& record, TraceFields& fields) {
   if (info.known && info.payload != roce::PayloadRule::kNone)
     fields.Number("len", packet.bytes > around ? packet.bytes - around : 0);
   AppendExtensions(packet, info, fields);
-  if (packet.is_sent) fields.Number("to_qp", bth.dest_qpn.value());
+  if (packet.is_sent) fields.Hex("to_qp", bth.dest_qpn.value());
   if (bth.ack_request) fields.Flag("ack_req");
   if (bth.solicited) fields.Flag("solicited");
   if (packet.is_marked) fields.Flag("ce");
@@ -360,7 +360,7 @@ void TraceText::AppendLine(const TraceRecord& record, std::string& out) {
     AppendAll(out, {head, " ", std::to_string(record.lost.records), " records lost\n"});
     return;
   }
-  std::snprintf(head, sizeof(head), "%6" PRIu64 ".%06" PRIu64 " %s/%-8" PRIu32 " ",
+  std::snprintf(head, sizeof(head), "%6" PRIu64 ".%06" PRIu64 " %s/0x%-6" PRIx32 " ",
                 time_ns / 1'000'000'000, time_ns / 1000 % 1'000'000, DeviceOf(record).c_str(),
                 record.qpn);
   AppendAll(out, {head, TextOfKind(record)});

@@ -75,32 +75,32 @@ class TraceTextTest : public ::testing::Test {
 };
 
 TEST_F(TraceTextTest, PrintsPostsAndCompletions) {
-  EXPECT_EQ(Line(Post(7)), "     0.001234 roci0/18       post SEND wr_id=7 len=64 signaled\n");
+  EXPECT_EQ(Line(Post(7)), "     0.001234 roci0/0x12     post SEND wr_id=7 len=64 signaled\n");
   EXPECT_EQ(Line(Post(UINT64_MAX, dataplane::TracePost::kReceive)),
-            "     0.001234 roci0/18       post RECV wr_id=18446744073709551615 len=64\n");
+            "     0.001234 roci0/0x12     post RECV wr_id=18446744073709551615 len=64\n");
   EXPECT_EQ(Line(Post(1, 77)),
-            "     0.001234 roci0/18       post opcode_77 wr_id=1 len=64 signaled\n");
+            "     0.001234 roci0/0x12     post opcode_77 wr_id=1 len=64 signaled\n");
   EXPECT_EQ(Line(Completion(7)),
-            "     0.002000 roci0/18       complete SEND wr_id=7 status=SUCCESS\n");
+            "     0.002000 roci0/0x12     complete SEND wr_id=7 status=SUCCESS\n");
   EXPECT_EQ(
       Line(Completion(7, 12)),
-      "     0.002000 roci0/18       complete SEND wr_id=7 status=RETRY_EXC_ERR vendor_err=0xc\n");
+      "     0.002000 roci0/0x12     complete SEND wr_id=7 status=RETRY_EXC_ERR vendor_err=0xc\n");
   EXPECT_EQ(Line(Completion(3, 0, false)),
-            "     0.002000 roci0/18       complete RECV wr_id=3 status=SUCCESS len=64\n");
+            "     0.002000 roci0/0x12     complete RECV wr_id=3 status=SUCCESS len=64\n");
 }
 
 TEST_F(TraceTextTest, PrintsPackets) {
   EXPECT_EQ(Line(Packet(roce::Opcode::kRcSendOnly, 9, true, 64)),
-            "     0.001234 roci0/18       -> RC_SEND_ONLY psn=9 len=64 to_qp=20\n");
+            "     0.001234 roci0/0x12     -> RC_SEND_ONLY psn=9 len=64 to_qp=0x14\n");
   TraceRecord answer = Packet(roce::Opcode::kRcAcknowledge, 9, false);
   roce::Aeth::Ack(roce::Msn(3)).Store(answer.packet.headers.data() + roce::kBthBytes);
-  EXPECT_EQ(Line(answer), "     0.001234 roci0/18       <- ACK psn=9 msn=3\n");
+  EXPECT_EQ(Line(answer), "     0.001234 roci0/0x12     <- ACK psn=9 msn=3\n");
   roce::Aeth::Nak(roce::Msn(3), roce::NakCode::kPsnSequenceError)
       .Store(answer.packet.headers.data() + roce::kBthBytes);
   EXPECT_EQ(Line(answer),
-            "     0.001234 roci0/18       <- NAK psn=9 msn=3 code=PSN_SEQUENCE_ERROR\n");
+            "     0.001234 roci0/0x12     <- NAK psn=9 msn=3 code=PSN_SEQUENCE_ERROR\n");
   roce::Aeth::RnrNak(roce::Msn(3), 4).Store(answer.packet.headers.data() + roce::kBthBytes);
-  EXPECT_EQ(Line(answer), "     0.001234 roci0/18       <- RNR_NAK psn=9 msn=3 timer_us=40\n");
+  EXPECT_EQ(Line(answer), "     0.001234 roci0/0x12     <- RNR_NAK psn=9 msn=3 timer_us=40\n");
 }
 
 TEST_F(TraceTextTest, PrintsEveryOpcodeOfAnyLength) {
@@ -126,7 +126,7 @@ TEST_F(TraceTextTest, MarksRepeats) {
   TraceRecord state = Record(TraceKind::kState);
   state.state.from = 2;
   state.state.to = 3;
-  EXPECT_EQ(Line(state), "     0.001234 roci0/18       state RTR -> RTS\n");
+  EXPECT_EQ(Line(state), "     0.001234 roci0/0x12     state RTR -> RTS\n");
   EXPECT_FALSE(Json(Packet(kSend, 0xFFFFFF, true)).contains("again"));
 }
 
@@ -134,18 +134,18 @@ TEST_F(TraceTextTest, PrintsTimersEventsAndStates) {
   TraceRecord timer = Record(TraceKind::kTimer);
   timer.timer.retry = 3;
   timer.timer.most = 7;
-  EXPECT_EQ(Line(timer), "     0.001234 roci0/18       timer retry 3 of 7\n");
+  EXPECT_EQ(Line(timer), "     0.001234 roci0/0x12     timer retry 3 of 7\n");
   timer.timer.retry = 0;
-  EXPECT_EQ(Line(timer), "     0.001234 roci0/18       timer retry none left of 7\n");
+  EXPECT_EQ(Line(timer), "     0.001234 roci0/0x12     timer retry none left of 7\n");
   TraceRecord event = Record(TraceKind::kEvent);
   event.event.type = 1;
-  EXPECT_EQ(Line(event), "     0.001234 roci0/18       event QP_FATAL\n");
+  EXPECT_EQ(Line(event), "     0.001234 roci0/0x12     event QP_FATAL\n");
   event.event.type = 99;
   EXPECT_EQ(Json(event)["event"], "event_99");
   TraceRecord state = Record(TraceKind::kState);
   state.state.from = 6;
   state.state.to = dataplane::TraceState::kDestroyed;
-  EXPECT_EQ(Line(state), "     0.001234 roci0/18       state ERR -> DESTROYED\n");
+  EXPECT_EQ(Line(state), "     0.001234 roci0/0x12     state ERR -> DESTROYED\n");
   TraceRecord lost = Record(TraceKind::kLost);
   lost.lost.records = 12;
   EXPECT_EQ(Line(lost), "     0.001234 12 records lost\n");
