@@ -30,7 +30,7 @@ class AsyncEvents {
   // has closed its end.
   bool Send(const OnShard&, uint64_t element, uint32_t type);
   // The backlog is not empty: call Retry from time to time.
-  bool waiting() const { return count_ != 0; }
+  bool waiting(const OnShard&) const { return count_ != 0; }
   // Writes as much of the backlog as fits, in a few system calls. Returns how many events are lost
   // because the program has closed its end.
   [[nodiscard]] uint32_t Retry(const OnShard&);

@@ -255,7 +255,7 @@ void CompletionEvents::Retry(const OnShard& shard) {
     AsyncEvents* events = waiting_.front();
     waiting_.erase(waiting_.begin());
     lost.Add(events->Retry(shard));
-    if (events->waiting()) waiting_.push_back(events);
+    if (events->waiting(shard)) waiting_.push_back(events);
   }
   CountDelayed();
 }
@@ -264,7 +264,7 @@ void CompletionEvents::CountDelayed() { delayed_count_ = delayed_.size() + waiti
 
 void CompletionEvents::Register(const OnShard& shard, AsyncEvents& events) {
   ++contexts_;
-  if (events.waiting()) AwaitRoom(shard, events);
+  if (events.waiting(shard)) AwaitRoom(shard, events);
 }
 
 void CompletionEvents::Unregister(const OnShard&, AsyncEvents& events) {

@@ -101,7 +101,7 @@ void PlaceBatch::MakeFlushed(Deferred& late) {
     late.completion.status = kFlushed;
     // The program counts only successful completions.
     if (late.completion.opcode != roce::CompletionOpcode::kTagRecv) return;
-    late.host->shared_queue()->tags()->list().TakeBackUnexpected();
+    late.host->shared_queue()->tags()->list(late.host->OnThisShard()).TakeBackUnexpected();
   } else if (late.entry.status == 0 && (late.entry.flags & ROCI_ABI_CQE_TAG_DATA_VALID) != 0) {
     FailTagCompletion(late.entry, kFlushed);
   }

@@ -218,8 +218,8 @@ class alignas(kCacheLineBytes) QueuePair {
   // the parked frames of the queue pair, are dropped.
   void LeaveCopies(const OnShard&);
   // Prefetches the lines that a visit or a packet touches.
-  void Prefetch() const { PrefetchLines(this, &path_ + 1); }
-  void PrefetchWork() const {
+  void Prefetch(const OnShard&) const { PrefetchLines(this, &path_ + 1); }
+  void PrefetchWork(const OnShard&) const {
     host_.send_queue().PrefetchProducer();
     host_.send_queue().PrefetchNext();
   }

@@ -60,6 +60,15 @@ struct TaggedElements {
   roce::Sge ReadSge(const TaggedElements&, uint32_t i) const { return buffer.sges[i]; }
 };
 
+// The same of a receive of a shared queue.
+struct SharedElements {
+  const SharedReceiveQueue& queue;
+  const OnShard& shard;
+  roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
+    return queue.ReadSge(shard, wqe, i);
+  }
+};
+
 }  // namespace
 
 MemoryStatus QueuePairHost::ResolveTagged(const TaggedBuffer& buffer, uint32_t offset,
@@ -74,7 +83,8 @@ MemoryStatus QueuePairHost::ScatterShared(const roce::RecvWqe& wqe, uint32_t off
   if (queues_.tags != nullptr && TagReceiver::IsTagged(wqe)) {
     return queues_.tags->ScatterRecv(*this, wqe, offset, length, out);
   }
-  return ResolveElements(access_.recv_pd, *queues_.shared, wqe, offset, length,
+  const SharedElements elements{*queues_.shared, OnThisShard()};
+  return ResolveElements(access_.recv_pd, elements, wqe, offset, length,
                          memory::Access::kLocalWrite, out);
 }
 
@@ -197,7 +207,7 @@ roce::FetchResult QueuePairHost::FetchShared(roce::RecvWqe& wqe, roce::Completio
   const roce::FetchResult result = queues_.tags != nullptr
                                        ? queues_.tags->FetchRecv(*this, packet, wqe, bad_status)
                                        : queues_.shared->Fetch(OnThisShard(), wqe, bad_status);
-  if (queues_.shared->broken()) queues_.shared_is_broken = true;
+  if (queues_.shared->broken(OnThisShard())) queues_.shared_is_broken = true;
   return result;
 }
 
@@ -240,7 +250,8 @@ MemoryStatus QueuePairHost::BindWindow(const roce::SendWqe& wqe) {
 }
 
 MemoryStatus QueuePairHost::RegisterList(const roce::SendWqe& wqe) {
-  return services_.context->lists(OnThisShard()).Register(*access_.keys, wqe, Context());
+  return services_.context->lists(OnThisShard())
+      .Register(OnThisShard(), *access_.keys, wqe, Context());
 }
 
 AppCopies* QueuePairHost::CopiesOfQueue(const roce::Packet& packet) const {

@@ -107,7 +107,7 @@ void SharedReceiveQueue::Fail(const OnShard& shard) {
   RaiseEvent(shard, kEventSrqError);
 }
 
-roce::Sge SharedReceiveQueue::ReadSge(const roce::RecvWqe& wqe, uint32_t i) const {
+roce::Sge SharedReceiveQueue::ReadSge(const OnShard&, const roce::RecvWqe& wqe, uint32_t i) const {
   return ReadReceiveSge(Slot(wqe.slot), i);
 }
 

@@ -55,10 +55,10 @@ class SharedReceiveQueue {
   roce::FetchResult Fetch(const OnShard& shard, roce::RecvWqe& out,
                           roce::CompletionStatus& bad_status);
   // SGE `i` < wqe.num_sge as it is in the slot now; the program may have changed it.
-  roce::Sge ReadSge(const roce::RecvWqe& wqe, uint32_t i) const;
+  roce::Sge ReadSge(const OnShard&, const roce::RecvWqe& wqe, uint32_t i) const;
   // Returns a WQE that was taken and will not complete. It is the next to be taken.
   void GiveBack(const OnShard&, const roce::RecvWqe& wqe) { returned_.push_back(wqe.slot); }
-  bool broken() const { return broken_; }
+  bool broken(const OnShard&) const { return broken_; }
   // IBTA vol 1, 11.6.3.5: the queue is broken, and a queue pair that needs it fails.
   void Fail(const OnShard& shard);
   // `type`: of enum ibv_event_type. False: the event is lost.

@@ -121,7 +121,7 @@ bool TagQueue::Delete(const roci_abi_tag_op& op) {
   return true;
 }
 
-void TagQueue::Release(uint32_t slot) {
+void TagQueue::Release(const OnShard&, uint32_t slot) {
   list_.Release(slot);
   PutFreed(slot);
 }

@@ -25,6 +25,7 @@ class TagQueue {
   // ---- Any thread
   const TagQueueLayout& layout() const { return layout_; }
   Fd TakeFd() { return memory_.TakeFd(); }
+  uint32_t handle() const { return handle_; }
 
   // ---- On the shard
   static constexpr uint32_t kOpsPerCall = 64;
@@ -32,13 +33,12 @@ class TagQueue {
   // operation is taken any more.
   bool Serve(const OnShard& shard, uint64_t now_ns);
   // The last call left operations, for which the program does not ring again.
-  bool has_more() const { return has_more_; }
-  TagList& list() { return list_; }
+  bool has_more(const OnShard&) const { return has_more_; }
+  TagList& list(const OnShard&) { return list_; }
   uint32_t buffers(const OnShard&) const { return list_.size(); }  // in the list
   // A matched buffer has completed; its slot becomes free.
-  void Release(uint32_t slot);
-  uint32_t handle() const { return handle_; }
-  uint32_t taken() const { return next_; }
+  void Release(const OnShard&, uint32_t slot);
+  uint32_t taken(const OnShard&) const { return next_; }
 
  private:
   TagQueue(const TagQueueConfig& config, const TagQueueLayout& layout, uint32_t handle,

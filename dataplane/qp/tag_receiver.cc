@@ -55,7 +55,7 @@ FetchResult TagReceiver::FetchRecv(QueuePairHost& host, const roce::Packet* pack
     return FetchUntagged(host, kind, out, bad_status);
   }
   if (kind == Kind::kRendezvous && !HasRoom()) return FetchResult::kEmpty;
-  const TaggedBuffer* buffer = tags.list().Match(header_.tag);
+  const TaggedBuffer* buffer = tags.list(host.OnThisShard()).Match(header_.tag);
   if (buffer == nullptr) return FetchUntagged(host, Kind::kUnexpected, out, bad_status);
   kind_ = kind;
   TakeBuffer(*buffer, packet->info->IsLast(), host, out);
@@ -69,7 +69,7 @@ FetchResult TagReceiver::FetchUntagged(QueuePairHost& host, Kind kind, roce::Rec
   const FetchResult result = srq_.Fetch(host.OnThisShard(), out, bad_status);
   if (result == FetchResult::kEmpty) return result;
   kind_ = result == FetchResult::kOk ? kind : Kind::kPlain;
-  if (kind_ == Kind::kUnexpected) srq_.tags()->list().NoteUnexpected();
+  if (kind_ == Kind::kUnexpected) srq_.tags()->list(host.OnThisShard()).NoteUnexpected();
   return result;
 }
 
@@ -110,7 +110,8 @@ MemoryStatus TagReceiver::ScatterRecv(QueuePairHost& host, const roce::RecvWqe& 
     const uint32_t part = std::min(length, limit - offset);
     MemoryStatus status = MemoryStatus::kOk;
     if (is_data) {
-      status = host.ResolveTagged(srq_.tags()->list().At(wqe.slot), offset - begin, part, out);
+      status = host.ResolveTagged(srq_.tags()->list(host.OnThisShard()).At(wqe.slot),
+                                  offset - begin, part, out);
     } else if (!out.Append(memory::Segment::Direct(sink_.data(), part, nullptr))) {
       status = MemoryStatus::kTooManySegments;
     }
@@ -135,7 +136,7 @@ void TagReceiver::CompleteRecv(QueuePairHost& host, const roce::Completion& comp
     case Kind::kUnexpected:
       // The program counts only unexpected messages that complete.
       if (completion.status != CompletionStatus::kSuccess) {
-        srq_.tags()->list().TakeBackUnexpected();
+        srq_.tags()->list(host.OnThisShard()).TakeBackUnexpected();
       }
       reported.opcode = CompletionOpcode::kTagRecv;
       break;
@@ -168,7 +169,7 @@ void TagReceiver::CompleteTagged(QueuePairHost& host, const roce::Completion& co
   }
   WriteTagged(host, entry, completion.solicited);
   if (kind_ == Kind::kRendezvous && is_good) BeginRendezvous(host);
-  srq_.tags()->Release(slot_);
+  srq_.tags()->Release(host.OnThisShard(), slot_);
 }
 
 std::byte* TagReceiver::NextSlot() {
@@ -176,8 +177,9 @@ std::byte* TagReceiver::NextSlot() {
 }
 
 // The SGEs of the tagged buffer, cut to `length` bytes.
-uint8_t TagReceiver::TrimElements(uint32_t length, roci_abi_sge* out) const {
-  const TaggedBuffer& buffer = srq_.tags()->list().At(slot_);
+uint8_t TagReceiver::TrimElements(const QueuePairHost& host, uint32_t length,
+                                  roci_abi_sge* out) const {
+  const TaggedBuffer& buffer = srq_.tags()->list(host.OnThisShard()).At(slot_);
   uint8_t count = 0;
   for (uint32_t i = 0; i < buffer.num_sge && length != 0; ++i) {
     const roce::Sge& sge = buffer.sges[i];
@@ -201,7 +203,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
   read.head.flags = ROCI_ABI_SEND_SIGNALED;
   read.head.remote_va = rendezvous_.va;
   read.head.rkey = rendezvous_.rkey;
-  read.head.num_sge = TrimElements(rendezvous_.length, read.sges);
+  read.head.num_sge = TrimElements(host, rendezvous_.length, read.sges);
   std::memcpy(NextSlot(), &read, sizeof(read));
   ++queue_.producer;
 
@@ -217,7 +219,7 @@ void TagReceiver::BeginRendezvous(QueuePairHost& host) {
   rendezvous_.Store(slot + sizeof(note) + roce::TagHeader::kBytes);
   std::atomic_ref(queue_.producer).store(queue_.producer + 1, std::memory_order_release);
 
-  wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list().At(slot_).wr_id;
+  wr_ids_[begun_++ % kMaxRendezvous] = srq_.tags()->list(host.OnThisShard()).At(slot_).wr_id;
   // The lcore collects doorbells after receiving, in this round.
   host.context().doorbells(host.OnThisShard()).Ring(host.handle());
 }
@@ -269,11 +271,11 @@ bool TagReceiver::Abandon(QueuePairHost& host) {
   const Kind kind = std::exchange(kind_, Kind::kNone);
   const bool is_tagged =
       kind == Kind::kEager || kind == Kind::kRendezvous || kind == Kind::kTooShort;
-  if (kind == Kind::kUnexpected) srq_.tags()->list().TakeBackUnexpected();
+  if (kind == Kind::kUnexpected) srq_.tags()->list(host.OnThisShard()).TakeBackUnexpected();
   if (is_tagged) {
-    CompleteData(host, srq_.tags()->list().At(slot_).wr_id, 0,
+    CompleteData(host, srq_.tags()->list(host.OnThisShard()).At(slot_).wr_id, 0,
                  CompletionStatus::kWorkRequestFlushed);
-    srq_.tags()->Release(slot_);
+    srq_.tags()->Release(host.OnThisShard(), slot_);
   }
   while (read_ != begun_) {
     CompleteData(host, wr_ids_[read_++ % kMaxRendezvous], 0, CompletionStatus::kWorkRequestFlushed);

@@ -75,7 +75,7 @@ class TagReceiver {
   bool HasRoom() const { return begun_ - noted_ < kMaxRendezvous; }
   void BeginRendezvous(QueuePairHost& host);
   std::byte* NextSlot();
-  uint8_t TrimElements(uint32_t length, roci_abi_sge* out) const;
+  uint8_t TrimElements(const QueuePairHost& host, uint32_t length, roci_abi_sge* out) const;
   void CompleteTagged(QueuePairHost& host, const roce::Completion& completion);
   void CompleteData(QueuePairHost& host, uint64_t wr_id, uint32_t bytes,
                     roce::CompletionStatus status);

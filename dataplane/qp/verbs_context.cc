@@ -56,10 +56,10 @@ bool VerbsContext::FreeSome(size_t most) {
 }
 
 bool VerbsContext::SendAsyncEvent(const OnShard& shard, uint64_t element, uint32_t type) {
-  const bool waited = async_events_.waiting();
+  const bool waited = async_events_.waiting(shard);
   const bool sent = async_events_.Send(shard, element, type);
   if (!sent) completion_events_->lost.Add(1);
-  if (!waited && async_events_.waiting()) completion_events_->AwaitRoom(shard, async_events_);
+  if (!waited && async_events_.waiting(shard)) completion_events_->AwaitRoom(shard, async_events_);
   return sent;
 }
 
@@ -68,7 +68,7 @@ bool VerbsContext::ServeTags(const OnShard& shard, uint32_t handle, uint64_t now
   if (found == tag_queues_.end()) return false;
   TagQueue& tags = *found->second->tags();
   if (!tags.Serve(shard, now_ns)) found->second->Fail(shard);
-  if (tags.has_more()) doorbells_.Ring(handle);
+  if (tags.has_more(shard)) doorbells_.Ring(handle);
   return true;
 }
 

@@ -78,7 +78,8 @@ void ListMemory::CopyRuns(const std::byte* from, size_t count, size_t to) {
   }
 }
 
-memory::MemoryStatus ListMemory::Register(memory::KeyTable& keys, const roce::SendWqe& wqe,
+memory::MemoryStatus ListMemory::Register(const OnShard&, memory::KeyTable& keys,
+                                          const roce::SendWqe& wqe,
                                           const memory::AccessContext& context) {
   const roce::ListWork& work = wqe.list;
   const auto found = lists_.find(work.list);

@@ -37,7 +37,7 @@ class ListMemory {
   // Executes WorkOpcode::kRegisterList: copies the list, then registers the copy. kBadKey: no such
   // list; kInvalidArgument: the list is too long, or the signature's kind is unknown; otherwise as
   // KeyTable::RegisterList.
-  memory::MemoryStatus Register(memory::KeyTable& keys, const roce::SendWqe& wqe,
+  memory::MemoryStatus Register(const OnShard&, memory::KeyTable& keys, const roce::SendWqe& wqe,
                                 const memory::AccessContext& context);
 
  private:

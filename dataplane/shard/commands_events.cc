@@ -22,7 +22,7 @@ void ShardClient::Do(const ReturnAsyncEvents& command) {
     AsyncEvents& async = context_->async_events(shard);
     CompletionEvents& events = lcore_->worker(shard).events();
     events.lost.Add(async.Return(shard, command.events, command.hold));
-    if (async.waiting()) events.AwaitRoom(shard, async);
+    if (async.waiting(shard)) events.AwaitRoom(shard, async);
   });
 }
 

@@ -106,7 +106,7 @@ ReceiveQueueState ShardClient::Do(const InspectReceiveQueue& command) {
     return ReceiveQueueState{.posted = srq.posted(shard),
                              .taken = srq.taken(shard),
                              .limit = srq.limit(shard),
-                             .broken = srq.broken(),
+                             .broken = srq.broken(shard),
                              .tags = srq.tags() != nullptr ? srq.tags()->buffers(shard) : 0,
                              .ref_count = srq.ref_count(),
                              .async_events = srq.async_events()};
@@ -120,7 +120,7 @@ bool ShardClient::Do(const RaiseReceiveQueueEvent& command) {
 
 bool ShardClient::Do(const BreakReceiveQueue& command) {
   return lcore_->Call([&](const OnShard& shard) {
-    if (command.srq.broken()) return false;
+    if (command.srq.broken(shard)) return false;
     command.srq.Fail(shard);
     return true;
   });

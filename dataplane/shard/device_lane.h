@@ -84,7 +84,9 @@ class DeviceLane final : public LaneState {
   void SetLocalAddresses(const OnShard&, std::vector<roce::NetAddress> addresses) {
     local_addresses_ = std::move(addresses);
   }
-  const std::vector<roce::NetAddress>& local_addresses() const { return local_addresses_; }
+  const std::vector<roce::NetAddress>& local_addresses(const OnShard&) const {
+    return local_addresses_;
+  }
   // Routes all frames through `tap` until it is idle.
   void AttachTap(const OnShard& shard, LinkTap& tap);
   // Whether the link is set down: then no frame comes in, by `tap`. (UseLink keeps frames from
@@ -92,7 +94,8 @@ class DeviceLane final : public LaneState {
   void SetDown(const OnShard& shard, bool is_down, LinkTap& tap);
   // The part of this lane that a tap calls.
   LaneView view() const;
-  const LinkTap* tap() const { return tap_; }  // null: no captures, faults and impairments
+  // Null: no captures, faults and impairments.
+  const LinkTap* tap(const OnShard&) const { return tap_; }
 
   // ---- Receiving. The caller frees the frames. The first `handed_off` frames have passed the lane
   // of another lcore.
@@ -108,13 +111,15 @@ class DeviceLane final : public LaneState {
     return wire != nullptr ? wire->Pending(endpoint, lcore) : ethdev->Pending(lcore);
   }
   // After a full burst: whether the port has a backlog of frames (EthdevPort::IsBacklogged).
-  bool IsBacklogged() const {
+  bool IsBacklogged(const OnShard&) const {
     return ethdev != nullptr && ethdev->backlog_mark() != 0 && ethdev->IsBacklogged(lcore);
   }
   // Waiting for frames of a port, as EthdevPort does. (A wire wakes its lcores.)
   bool HasPort() const { return ethdev != nullptr; }
-  std::optional<std::vector<RxWait>> RxWaits() const { return ethdev->RxWaitsOf(lcore); }
-  void SetRxInterrupts(bool on) { ethdev->SetRxInterrupts(lcore, on); }
+  std::optional<std::vector<RxWait>> RxWaits(const OnShard&) const {
+    return ethdev->RxWaitsOf(lcore);
+  }
+  void SetRxInterrupts(const OnShard&, bool on) { ethdev->SetRxInterrupts(lcore, on); }
   // Whether a sleeping lcore polls the port at intervals instead. Any thread.
   void SetPolled(bool polled) { is_polled_.store(polled, std::memory_order_relaxed); }
   bool is_polled() const { return is_polled_.load(std::memory_order_relaxed); }

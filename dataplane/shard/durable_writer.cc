@@ -39,8 +39,8 @@ bool DurableWriter::StartThreads() {
   return !threads_.empty();
 }
 
-DurableWriter::Started DurableWriter::Start(void* owner, const void* charged_to,
-                                            memory::DurableRange& range) {
+DurableWriter::Started DurableWriter::Start(const OnShard& shard, void* owner,
+                                            const void* charged_to, memory::DurableRange& range) {
   Slot* free = nullptr;
   uint32_t charged = 0;
   for (Slot& slot : slots_) {
@@ -53,7 +53,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* charged_to,
   }
   if (charged >= kSlotsPerProgram) return Started::kProgramFull;
   if (free == nullptr) return Started::kFull;
-  GiveUp(owner);
+  GiveUp(shard, owner);
   free->owner = owner;
   free->charged_to = charged_to;
   free->range = std::exchange(range, {});
@@ -63,7 +63,7 @@ DurableWriter::Started DurableWriter::Start(void* owner, const void* charged_to,
   return Started::kYes;
 }
 
-void DurableWriter::GiveUp(const void* owner) {
+void DurableWriter::GiveUp(const OnShard&, const void* owner) {
   for (Slot& slot : slots_) {
     if (slot.owner == owner) slot.owner = nullptr;
   }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/base/prefetch.h"
 #include "memory/key_table.h"
 
@@ -39,15 +40,17 @@ class DurableWriter {
   // created.
   bool StartThreads();
 
-  // ---- On the lcore
+  // ---- On the shard
   // Starts a sync of `range` for `owner`, charged to `charged_to`; both pointers are only compared.
   // Gives up the owner's earlier sync. Takes `range` if the sync starts.
-  Started Start(void* owner, const void* charged_to, memory::DurableRange& range);
+  Started Start(const OnShard&, void* owner, const void* charged_to, memory::DurableRange& range);
   // Gives up the owner's sync: Collect does not report `owner` any more.
-  void GiveUp(const void* owner);
-  bool HasDone() const { return done_count_.load(std::memory_order_relaxed) != collected_; }
+  void GiveUp(const OnShard&, const void* owner);
+  bool HasDone(const OnShard&) const {
+    return done_count_.load(std::memory_order_relaxed) != collected_;
+  }
   // Whether a sync was started that is not collected.
-  bool IsBusy() const {
+  bool IsBusy(const OnShard&) const {
     return std::ranges::any_of(slots_, [](const Slot& slot) {
       return slot.state.load(std::memory_order_relaxed) != State::kFree;
     });
@@ -55,7 +58,7 @@ class DurableWriter {
   // Calls end(owner, charged_to, ok) for each finished sync. `owner` is null if the sync was given
   // up.
   template <class End>
-  void Collect(End&& end) {
+  void Collect(const OnShard&, End&& end) {
     for (Slot& slot : slots_) {
       if (slot.state.load(std::memory_order_acquire) != State::kDone) continue;
       slot.state.store(State::kFree, std::memory_order_relaxed);

@@ -27,9 +27,9 @@ bool IsInterrupt(const RxWait& wait) { return wait.is_interrupt; }
 
 }  // namespace
 
-void PortWaits::Add(DeviceLane& lane) {
+void PortWaits::Add(const OnShard& shard, DeviceLane& lane) {
   if (!lane.HasPort()) return;
-  std::optional<std::vector<RxWait>> waits = lane.RxWaits();
+  std::optional<std::vector<RxWait>> waits = lane.RxWaits(shard);
   Port port{.lane = &lane};
   const bool offers_waits = waits.has_value();
   if (offers_waits) port.waits = *std::move(waits);
@@ -44,7 +44,7 @@ void PortWaits::Add(DeviceLane& lane) {
   }
 }
 
-void PortWaits::Remove(DeviceLane& lane) {
+void PortWaits::Remove(const OnShard&, DeviceLane& lane) {
   const auto port = std::find_if(ports_.begin(), ports_.end(),
                                  [&](const Port& each) { return each.lane == &lane; });
   if (port == ports_.end()) return;
@@ -78,36 +78,36 @@ void PortWaits::Unwatch(const Port& port) const {
   for (const RxWait& wait : port.waits) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, wait.fd, nullptr);
 }
 
-bool PortWaits::Enable(uint64_t now_ns) {
+bool PortWaits::Enable(const OnShard& shard, uint64_t now_ns) {
   if (distrusted_ != 0) TrustAgain(now_ns);
   if (enabled_ && !misses_enabling_) return true;
   misses_enabling_ = false;
   enabled_ = true;
   if (!has_interrupts_) return true;
   for (const Port& port : ports_) {
-    if (!port.waits.empty()) port.lane->SetRxInterrupts(true);
+    if (!port.waits.empty()) port.lane->SetRxInterrupts(shard, true);
   }
   // The next round reads the rings after it has enabled the interrupts.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return false;
 }
 
-void PortWaits::Disable() {
+void PortWaits::Disable(const OnShard& shard) {
   enabled_ = false;
   misses_enabling_ = false;
   if (!has_interrupts_) return;
   for (const Port& port : ports_) {
-    if (!port.waits.empty()) port.lane->SetRxInterrupts(false);
+    if (!port.waits.empty()) port.lane->SetRxInterrupts(shard, false);
   }
 }
 
-void PortWaits::NoteEvent(const DeviceLane& lane) {
+void PortWaits::NoteEvent(const OnShard&, const DeviceLane& lane) {
   for (Port& port : ports_) port.woke |= port.lane == &lane;
 }
 
-void PortWaits::Judge(Ended ended, uint64_t frames, uint64_t now_ns) {
+void PortWaits::Judge(const OnShard& shard, Ended ended, uint64_t frames, uint64_t now_ns) {
   // Frames of a polled port may wait at the end of any sleep.
-  if (frames != 0 && !MustPoll()) missed_ = ended == Ended::kByTime ? missed_ + 1 : 0;
+  if (frames != 0 && !MustPoll(shard)) missed_ = ended == Ended::kByTime ? missed_ + 1 : 0;
   const bool is_deaf = missed_ >= kMostMissed;
   for (Port& port : ports_) {
     const bool woke = port.woke;

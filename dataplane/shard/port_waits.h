@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dataplane/base/on_shard.h"
 #include "dataplane/port/rx_wait.h"
 
 namespace roci::dataplane {
@@ -18,27 +19,27 @@ class PortWaits {
   // the set have none.
   explicit PortWaits(int epoll_fd) : epoll_fd_(epoll_fd) {}
 
-  void Add(DeviceLane& lane);
+  void Add(const OnShard& shard, DeviceLane& lane);
   // The port may close its descriptors afterwards.
-  void Remove(DeviceLane& lane);
+  void Remove(const OnShard&, DeviceLane& lane);
 
   // Whether some port must be polled at intervals: its driver has no descriptor, its interrupts
   // have not been seen yet, or it cannot be trusted now.
-  bool MustPoll() const { return polled_ != 0; }
+  bool MustPoll(const OnShard&) const { return polled_ != 0; }
 
   // Enables the interrupts of all ports. False: they were disabled, so the caller looks at the
   // ports once more before it sleeps: frames that came before cause no interrupt.
-  bool Enable(uint64_t now_ns);
-  void Disable();
-  bool are_enabled() const { return enabled_; }
+  bool Enable(const OnShard& shard, uint64_t now_ns);
+  void Disable(const OnShard& shard);
+  bool are_enabled(const OnShard&) const { return enabled_; }
   // A port was added while the interrupts were enabled.
-  bool MissesEnabling() const { return misses_enabling_; }
+  bool MissesEnabling(const OnShard&) const { return misses_enabling_; }
 
   // The lcore was woken by the descriptor of `lane`.
-  void NoteEvent(const DeviceLane& lane);
+  void NoteEvent(const OnShard&, const DeviceLane& lane);
   // The lcore has slept, which `ended` it, and its next round has received `frames`.
   enum class Ended : uint8_t { kByPort, kByTime, kByOther };
-  void Judge(Ended ended, uint64_t frames, uint64_t now_ns);
+  void Judge(const OnShard&, Ended ended, uint64_t frames, uint64_t now_ns);
 
  private:
   struct Port {

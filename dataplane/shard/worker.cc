@@ -82,8 +82,8 @@ bool Worker::Loop() {
       JudgeSleep(stats_.rx_packets.value() - received);
     if (work == 0) {
       Idle();
-    } else if (port_waits_.are_enabled()) [[unlikely]] {
-      port_waits_.Disable();
+    } else if (port_waits_.are_enabled(shard_)) [[unlikely]] {
+      port_waits_.Disable(shard_);
     }
     if (now_ >= priority_.next_change_ns()) [[unlikely]] {
       if (priority_.Adjust(now_, round_busy_)) Yield();
@@ -110,7 +110,7 @@ uint32_t Worker::RunOnce() {
   if (!scheduler_.empty()) work += VisitActive();
   if (!collecting_.empty() && !RunCopies(work)) return kLost;
   EndStage(LcoreStage::kWork);
-  if (durable_writer_.HasDone() || !durable_waiters_.empty()) [[unlikely]]
+  if (durable_writer_.HasDone(shard_) || !durable_waiters_.empty()) [[unlikely]]
     work += CollectDurable();
   if (wheel_.DueTick(now_)) work += ExpireTimers();
   EndStage(LcoreStage::kTimers);
@@ -188,7 +188,7 @@ uint32_t Worker::CollectDoorbells() {
         if (!context->ServeTags(shard_, handle, now_)) stats_.bad_doorbells.Add(1);
         return;
       }
-      qp->Prefetch();
+      qp->Prefetch(shard_);
       rung_[count++] = qp;
     });
     RingAll(count);
@@ -200,9 +200,9 @@ uint32_t Worker::CollectDoorbells() {
 // being prefetched; this prefetches what these point to, a few queue pairs ahead.
 void Worker::RingAll(uint32_t count) {
   constexpr uint32_t kAhead = 8;
-  for (uint32_t i = 0; i < std::min(count, kAhead); ++i) rung_[i]->PrefetchWork();
+  for (uint32_t i = 0; i < std::min(count, kAhead); ++i) rung_[i]->PrefetchWork(shard_);
   for (uint32_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) rung_[i + kAhead]->PrefetchWork();
+    if (i + kAhead < count) rung_[i + kAhead]->PrefetchWork(shard_);
     Ring(*rung_[i]);
   }
 }
@@ -267,7 +267,7 @@ uint32_t Worker::FlushLanes() {
       work += lane->ethdev->ServeOthers();
     }
     if (lane->staged(shard_) != 0) lane->FlushStage(shard_);
-    if (lane->tap() != nullptr) [[unlikely]]
+    if (lane->tap(shard_) != nullptr) [[unlikely]]
       work += lane->ServeTap(shard_);
   }
   return work;
@@ -275,11 +275,11 @@ uint32_t Worker::FlushLanes() {
 
 void Worker::AddLane(DeviceLane& lane) {
   lanes_.push_back(&lane);
-  port_waits_.Add(lane);
+  port_waits_.Add(shard_, lane);
 }
 
 void Worker::RemoveLane(DeviceLane& lane) {
-  port_waits_.Remove(lane);
+  port_waits_.Remove(shard_, lane);
   std::erase(lanes_, &lane);
 }
 

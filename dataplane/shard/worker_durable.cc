@@ -20,7 +20,7 @@ constexpr uint64_t kRetryNs = roce::kNsPerMs;
 void Worker::StartDurable(QueuePair& qp) {
   const void* const charged_to = std::exchange(durable_request_.charged_to, nullptr);
   memory::DurableRange& range = durable_request_.range;
-  if (durable_writer_.Start(&qp, charged_to, range) == DurableWriter::Started::kYes) {
+  if (durable_writer_.Start(shard_, &qp, charged_to, range) == DurableWriter::Started::kYes) {
     stats_.durable_syncs.Add(1);
     return;
   }
@@ -32,13 +32,13 @@ void Worker::StartDurable(QueuePair& qp) {
 }
 
 void Worker::ForgetDurable(QueuePair& qp) {
-  durable_writer_.GiveUp(&qp);
+  durable_writer_.GiveUp(shard_, &qp);
   std::erase_if(durable_waiters_, [&](const DurableWaiter& waiter) { return waiter.qp == &qp; });
 }
 
 uint32_t Worker::CollectDurable() {
   uint32_t work = 0;
-  durable_writer_.Collect([&](void* owner, const void* charged_to, bool ok) {
+  durable_writer_.Collect(shard_, [&](void* owner, const void* charged_to, bool ok) {
     ++work;
     if (!ok) stats_.durable_failures.Add(1);
     if (owner != nullptr) {

@@ -85,7 +85,7 @@ void Worker::Sleep() {
     if (yields_.Allows(now_)) YieldAtLowPriority();
     return;
   }
-  if (!port_waits_.Enable(now_)) return;
+  if (!port_waits_.Enable(shard_, now_)) return;
   stash_.Drain();
   const bool more_to_trim = records_.Trim(kTrimmedPerSleep);
   for (VerbsContext* context : contexts_) context->doorbells(shard_).SetSleeping(true);
@@ -105,7 +105,7 @@ void Worker::Sleep() {
     NoteWakeUp(ready);
     // Enabled again before the next sleep: some ports signal only once, and a new peer of the port
     // has the interrupts disabled.
-    port_waits_.Disable();
+    port_waits_.Disable(shard_);
     priority_.NoteSleep(begin, RefreshTime());
   }
   lcore_.wake_.SetSleeping(false);
@@ -136,7 +136,7 @@ bool Worker::AnythingPending() {
   const auto context_pending = [this](VerbsContext* context) {
     return context->doorbells(shard_).Pending();
   };
-  return durable_writer_.HasDone() || CopiesPending() ||
+  return durable_writer_.HasDone(shard_) || CopiesPending() ||
          std::any_of(lanes_.begin(), lanes_.end(), lane_pending) ||
          std::any_of(contexts_.begin(), contexts_.end(), context_pending);
 }
@@ -145,7 +145,8 @@ bool Worker::HasWork() {
   // As in Sleep: the function may have shown the flag `sleeping` to a program.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return !scheduler_.empty() || !events_.empty(shard_) || events_.has_overflowed(shard_) ||
-         AnythingPending() || port_waits_.MissesEnabling() || now_ + SleepNs() < sleeps_until_ns_;
+         AnythingPending() || port_waits_.MissesEnabling(shard_) ||
+         now_ + SleepNs() < sleeps_until_ns_;
 }
 
 // (With virtual time the lcore takes turns with programs, so it does the work itself.)
@@ -163,7 +164,7 @@ uint64_t Worker::NextDue() const {
                 DelayQueue::kNever == TimerNode::kNever);
   uint64_t due = std::min(wheel_.NextExpiry(), events_.next_deadline(shard_));
   for (const DeviceLane* lane : lanes_) {
-    if (lane->tap() != nullptr) due = std::min(due, lane->tap()->next_due());
+    if (lane->tap(shard_) != nullptr) due = std::min(due, lane->tap(shard_)->next_due());
   }
   return due;
 }
@@ -173,7 +174,7 @@ uint64_t Worker::SleepNs() {
   if (!refused_.empty()) ns = std::min(ns, kShortestPollNs);
   const uint64_t due = NextDue();
   if (due != TimerNode::kNever) ns = std::min(ns, due > now_ ? due - now_ : 0);
-  if (port_waits_.MustPoll() || events_.has_delayed(shard_)) {
+  if (port_waits_.MustPoll(shard_) || events_.has_delayed(shard_)) {
     const uint64_t idle_ns = now_ - last_busy_ns_;
     ns = std::min(ns, std::clamp(idle_ns / kIdlePerPoll, kShortestPollNs, kLongestPollNs));
   }
@@ -197,7 +198,7 @@ void Worker::NoteWakeUp(int ready) {
   for (int i = 0; i < ready; ++i) {
     const auto* lane = static_cast<const DeviceLane*>(wake_ups_[static_cast<size_t>(i)].data.ptr);
     (lane != nullptr ? by_port : by_doorbell) = true;
-    if (lane != nullptr) port_waits_.NoteEvent(*lane);
+    if (lane != nullptr) port_waits_.NoteEvent(shard_, *lane);
   }
   if (by_port) stats_.wakes_by_port.Add(1);
   if (by_doorbell) stats_.wakes_by_doorbell.Add(1);
@@ -210,7 +211,7 @@ void Worker::NoteWakeUp(int ready) {
 // After the first round behind a sleep.
 void Worker::JudgeSleep(uint64_t frames) {
   has_slept_ = false;
-  port_waits_.Judge(sleep_end_, frames, now_);
+  port_waits_.Judge(shard_, sleep_end_, frames, now_);
 }
 
 }  // namespace roci::dataplane

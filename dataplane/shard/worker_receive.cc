@@ -21,14 +21,15 @@ std::span<const std::byte> BytesOf(const rte_mbuf* frame) {
 
 // The address check beyond that of the queue pair: ports may deliver frames of other stations, and
 // datagrams must have one of the device's addresses.
-DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
+DropReason CheckAddressedHere(const OnShard& shard, const DeviceLane& lane, const QueuePair& qp,
                               const roce::Packet& packet) {
   if (lane.ethdev != nullptr && packet.dst_mac != lane.mac && !packet.dst_mac.IsGroup()) {
     return DropReason::kAddress;
   }
-  if (qp.type() != roce::QpType::kUd || lane.local_addresses().empty()) return DropReason::kNone;
+  if (qp.type() != roce::QpType::kUd || lane.local_addresses(shard).empty())
+    return DropReason::kNone;
   DropReason reason = DropReason::kAddress;
-  for (const roce::NetAddress& own : lane.local_addresses()) {
+  for (const roce::NetAddress& own : lane.local_addresses(shard)) {
     if (own.gid != packet.dst_gid) continue;
     if (own.vlan == packet.vlan()) return DropReason::kNone;
     reason = DropReason::kVlan;
@@ -37,8 +38,8 @@ DropReason CheckAddressedHere(const DeviceLane& lane, const QueuePair& qp,
 }
 
 // The device is a member of the VLANs in which it has an address.
-bool IsOfOurVlan(const DeviceLane& lane, const roce::Packet& packet) {
-  const auto& own = lane.local_addresses();
+bool IsOfOurVlan(const OnShard& shard, const DeviceLane& lane, const roce::Packet& packet) {
+  const auto& own = lane.local_addresses(shard);
   return packet.vlan() == 0 || own.empty() ||
          std::any_of(own.begin(), own.end(), [&](const roce::NetAddress& address) {
            return address.vlan == packet.vlan();
@@ -91,7 +92,7 @@ uint32_t Worker::ReceiveBurst(DeviceLane& lane) {
   stats_.rx_packets.Add(count);
   stats_.rx_handed_off.Add(handed_off);
   ParseBurst(lane, frames, count);
-  if (count == kBurst && lane.IsBacklogged()) [[unlikely]]
+  if (count == kBurst && lane.IsBacklogged(shard_)) [[unlikely]]
     MarkBacklog(lane, handed_off, count);
   CountReceived(lane, frames + handed_off, count - handed_off);
   if (!lane.flows.sniffers(shard_).empty()) [[unlikely]]
@@ -127,7 +128,7 @@ void Worker::ParseBurst(DeviceLane& lane, rte_mbuf** frames, uint32_t count) {
       continue;
     const QueuePair* qp = lane.Slot(shard_, packets_[i].dest_qpn);
     if (qp == nullptr || qp == last) continue;
-    qp->Prefetch();
+    qp->Prefetch(shard_);
     last = qp;
   }
 }
@@ -161,7 +162,7 @@ bool Worker::HandleFrame(DeviceLane& lane, rte_mbuf* frame, uint32_t index, uint
     return HandleNoQueuePair(lane, frame, packet, index < handed_off);
   DropReason reason = roce::CheckIcrc(packet);
   if (reason == DropReason::kNone) [[likely]]
-    reason = CheckAddressedHere(lane, *qp, packet);
+    reason = CheckAddressedHere(shard_, lane, *qp, packet);
   if (reason != DropReason::kNone) [[unlikely]] {
     lane.counters.Drop(reason);
     return false;
@@ -313,7 +314,7 @@ bool Worker::HandleNoQueuePair(DeviceLane& lane, rte_mbuf* frame, const roce::Pa
   }
   if (packet.dest_qpn == roce::kMulticastQpn) {
     if (!handed_off) SpreadMulticast(lane, frame);
-    const bool is_ours = IsOfOurVlan(lane, packet);
+    const bool is_ours = IsOfOurVlan(shard_, lane, packet);
     if (!(is_ours && HandleMulticast(lane, frame, packet)) &&
         !(is_first && HandleFlows(lane, frame))) {
       lane.counters.Drop(is_ours ? DropReason::kUnknownMulticast : DropReason::kVlan);

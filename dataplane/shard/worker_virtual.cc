@@ -101,7 +101,7 @@ uint32_t Worker::RunVirtualRound() {
 // or a disk keeps waiting must not stop the time of all programs: it is waited for as long as for a
 // program that does not poll.
 bool Worker::AwaitsThreads() {
-  if (detached_.empty() && refused_.empty() && !durable_writer_.IsBusy()) {
+  if (detached_.empty() && refused_.empty() && !durable_writer_.IsBusy(shard_)) {
     threads_since_ns_ = 0;
     return false;
   }

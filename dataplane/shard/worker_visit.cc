@@ -80,8 +80,8 @@ TurnShare& Worker::ShareOf(QueuePair& qp) {
 
 // With thousands of queue pairs, their lines are not in the cache.
 void Worker::PrefetchAhead() {
-  if (const QueuePair* far = scheduler_.Peek(kPrefetchStateAhead)) far->Prefetch();
-  if (const QueuePair* near = scheduler_.Peek(kPrefetchWorkAhead)) near->PrefetchWork();
+  if (const QueuePair* far = scheduler_.Peek(kPrefetchStateAhead)) far->Prefetch(shard_);
+  if (const QueuePair* near = scheduler_.Peek(kPrefetchWorkAhead)) near->PrefetchWork(shard_);
 }
 
 Worker::Progress Worker::Visit(QueuePair& qp, uint32_t budget) {

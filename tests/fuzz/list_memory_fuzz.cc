@@ -226,7 +226,7 @@ class Machine {
     wqe.list.iova =
         Rarely(input_) ? ~uint64_t{0} - input_.Take<uint8_t>() : input_.Take<uint32_t>();
     const AccessContext context{TakePd(), 17};
-    const MemoryStatus status = memory_.Register(table_, wqe, context);
+    const MemoryStatus status = memory_.Register(kShard, table_, wqe, context);
 
     const auto list = lists_.find(wqe.list.list);
     if (list == lists_.end() || wqe.list.new_key >> 8 != wqe.list.list) {

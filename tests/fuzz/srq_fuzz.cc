@@ -102,7 +102,7 @@ class Fuzz {
   }
 
   void Fetch() {
-    const bool was_broken = queue_->broken();
+    const bool was_broken = queue_->broken(kShard);
     const uint32_t before = queue_->taken(kShard);
     RecvWqe wqe{};
     CompletionStatus bad{};
@@ -115,7 +115,7 @@ class Fuzz {
     Require(wqe.num_sge <= max_sge_, "elements that exist");
     Require(!was_broken || queue_->taken(kShard) == before,
             "a broken queue gives back what it had only");
-    for (uint32_t i = 0; i < wqe.num_sge; ++i) queue_->ReadSge(wqe, i);
+    for (uint32_t i = 0; i < wqe.num_sge; ++i) queue_->ReadSge(kShard, wqe, i);
     if (input_.Take<uint8_t>() % 4 == 0 && given_back_ < 100) {
       queue_->GiveBack(kShard, wqe);
       ++given_back_;
@@ -132,7 +132,8 @@ class Fuzz {
         .memory = *std::move(memory), .fd = std::move(fd), .layout = layout, .copied = 0};
     while (queue_->CopySlots(growth, input_.Take<uint8_t>() * size_t{64} + 1)) {
     }
-    if (!queue_->Grow(kShard, growth)) return Require(queue_->broken(), "grows unless broken");
+    if (!queue_->Grow(kShard, growth))
+      return Require(queue_->broken(kShard), "grows unless broken");
     ++grown_;
     Use(layout);
     app_ = std::move(growth.fd);

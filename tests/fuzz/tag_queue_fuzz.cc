@@ -17,6 +17,8 @@
 
 namespace {
 
+const roci::dataplane::OnShard& kShard = roci::dataplane::OnShardInTests::Token();
+
 std::vector<roci_abi_cqe> g_completions;
 alignas(roci::dataplane::CompletionQueue) std::byte
     g_no_queue[sizeof(roci::dataplane::CompletionQueue)];
@@ -143,14 +145,14 @@ class Fuzz {
       case 7:
         return Release();
       case 8:
-        queue_->list().NoteUnexpected();
+        queue_->list(kShard).NoteUnexpected();
         model_.NoteUnexpected();
         ++unexpected_;
         return;
       case 9:
         if (unexpected_ == 0) return;
         --unexpected_;
-        queue_->list().TakeBackUnexpected();
+        queue_->list(kShard).TakeBackUnexpected();
         return model_.TakeBackUnexpected();
       case 10:
         return Poke(0, Producer() + input_.Take<uint16_t>());
@@ -195,21 +197,21 @@ class Fuzz {
   }
 
   void Serve() {
-    const uint32_t before = queue_->taken();
+    const uint32_t before = queue_->taken(kShard);
     const uint32_t producer = Producer();
     const bool breaks = is_broken_ || producer - before > max_ops_;
     g_completions.clear();
-    Require(queue_->Serve(roci::dataplane::OnShardInTests::Token(), 1) == !breaks,
+    Require(queue_->Serve(kShard, 1) == !breaks,
             "impossible indices break it, and nothing else does");
     is_broken_ = breaks;
-    const uint32_t count = queue_->taken() - before;
+    const uint32_t count = queue_->taken(kShard) - before;
     if (breaks) return Require(count == 0 && g_completions.empty(), "a broken one takes nothing");
     Require(count <= producer - before, "no more than was posted");
     Require(count > 0 || producer == before, "what was posted is taken in the end");
     size_t next = 0;
-    for (uint32_t index = before; index != queue_->taken(); ++index) Expect(index, &next);
+    for (uint32_t index = before; index != queue_->taken(kShard); ++index) Expect(index, &next);
     Require(next == g_completions.size(), "one completion each at most");
-    Require(count == 0 || Peek(offsetof(roci_abi_tag_queue, consumer)) == queue_->taken(),
+    Require(count == 0 || Peek(offsetof(roci_abi_tag_queue, consumer)) == queue_->taken(kShard),
             "the app is told what was taken");
     CheckList();
   }
@@ -240,13 +242,13 @@ class Fuzz {
   }
 
   void CheckList() {
-    Require(queue_->list().size() == model_.size(), "the length of the list");
-    Require(queue_->list().in_sync() == model_.in_sync(), "the count of unexpected messages");
+    Require(queue_->list(kShard).size() == model_.size(), "the length of the list");
+    Require(queue_->list(kShard).in_sync() == model_.in_sync(), "the count of unexpected messages");
   }
 
   void Match() {
     const uint64_t tag = input_.Take<uint8_t>() & 15;
-    const TaggedBuffer* found = queue_->list().Match(tag);
+    const TaggedBuffer* found = queue_->list(kShard).Match(tag);
     Model::Listed wanted{};
     Require((found != nullptr) == model_.Match(tag, &wanted), "whether a tag matches");
     CheckList();
@@ -266,7 +268,7 @@ class Fuzz {
     const size_t which = input_.Take<uint8_t>() % matched_.size();
     const uint32_t slot = matched_[which];
     matched_.erase(matched_.begin() + static_cast<ptrdiff_t>(which));
-    queue_->Release(slot);
+    queue_->Release(kShard, slot);
     model_.Release(slot);
     ExpectFreed(slot);
     Require(Peek(offsetof(roci_abi_tag_queue, freed)) == model_.freed(), "slots that are free");

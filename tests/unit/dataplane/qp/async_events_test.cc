@@ -52,7 +52,7 @@ class AsyncEventsTest : public ::testing::Test {
   }
   std::vector<uint64_t> ReadAll() {
     std::vector<uint64_t> all = Read();
-    while (events_.waiting()) {
+    while (events_.waiting(kShard)) {
       EXPECT_EQ(events_.Retry(kShard), 0u);
       const std::vector<uint64_t> more = Read();
       if (more.empty()) break;
@@ -72,12 +72,12 @@ TEST_F(AsyncEventsTest, KeepsEventsInOrderWhenTheSocketIsFull) {
   for (int round = 0; round < 2; ++round) {
     for (uint64_t i = 0; i < all; ++i)
       ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal)) << i;
-    EXPECT_TRUE(events_.waiting());
+    EXPECT_TRUE(events_.waiting(kShard));
     EXPECT_FALSE(events_.Send(kShard, all, dataplane::kEventQpFatal)) << "the bound";
     const std::vector<uint64_t> read = ReadAll();
     ASSERT_EQ(read.size(), all);
     for (uint64_t i = 0; i < all; ++i) ASSERT_EQ(read[i], i);
-    EXPECT_FALSE(events_.waiting());
+    EXPECT_FALSE(events_.waiting(kShard));
     // Moves the start of the ring.
     for (uint64_t i = 0; i < room_ + 77; ++i) events_.Send(kShard, i, dataplane::kEventQpFatal);
     EXPECT_EQ(ReadAll().size(), room_ + 77);
@@ -147,7 +147,7 @@ TEST_F(AsyncEventsTest, DropsEventsIfTheSocketHasNoReader) {
     ASSERT_TRUE(events_.Send(kShard, i, dataplane::kEventQpFatal));
   reading_.Reset();
   EXPECT_EQ(events_.Retry(kShard), 5u) << "lost";
-  EXPECT_FALSE(events_.waiting());
+  EXPECT_FALSE(events_.waiting(kShard));
   EXPECT_EQ(events_.Retry(kShard), 0u);
   EXPECT_FALSE(events_.Send(kShard, 1, dataplane::kEventQpFatal));
 }

@@ -103,7 +103,7 @@ TEST_F(SharedReceiveQueueTest, AnInvalidSlotNumberBreaksTheQueue) {
   Post(kEntries);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
-  EXPECT_TRUE(srq_->broken());
+  EXPECT_TRUE(srq_->broken(kShard));
   Post(0);
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
   EXPECT_EQ(Events(), std::vector{dataplane::kEventSrqError});
@@ -112,13 +112,13 @@ TEST_F(SharedReceiveQueueTest, AnInvalidSlotNumberBreaksTheQueue) {
 TEST_F(SharedReceiveQueueTest, MoreEntriesThanSlotsBreakTheQueue) {
   for (uint32_t slot = 0; slot < kEntries; ++slot) Post(slot);
   EXPECT_EQ(srq_->posted(kShard), kEntries);
-  EXPECT_FALSE(srq_->broken());
+  EXPECT_FALSE(srq_->broken(kShard));
   Post(0);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   for (uint32_t slot = 1; slot < kEntries; ++slot) EXPECT_EQ(Fetch(), FetchResult::kOk);
   header_->producer += kEntries;
   EXPECT_EQ(Fetch(), FetchResult::kEmpty);
-  EXPECT_TRUE(srq_->broken());
+  EXPECT_TRUE(srq_->broken(kShard));
   EXPECT_EQ(Events(), std::vector{dataplane::kEventSrqError});
 }
 
@@ -129,7 +129,7 @@ TEST_F(SharedReceiveQueueTest, TooManyElementsAreAnErrorOfTheEntry) {
   EXPECT_EQ(wqe_.wr_id, 100u);
   EXPECT_EQ(Fetch(), FetchResult::kOk);
   EXPECT_EQ(wqe_.num_sge, 2);
-  EXPECT_FALSE(srq_->broken());
+  EXPECT_FALSE(srq_->broken(kShard));
 }
 
 // IBTA vol 1, 10.2.9.2.

@@ -14,11 +14,14 @@
 
 #include "dataplane/qp/queue_layouts.h"
 #include "dataplane/shard/lcore.h"
+#include "tests/on_shard.h"
 #include "tests/unit/dataplane/environment.h"
 #include "tests/unit/dataplane/ring_app.h"
 
 namespace roci::testing {
 namespace {
+
+const dataplane::OnShard& kShard = dataplane::OnShardInTests::Token();
 
 using dataplane::TagQueue;
 
@@ -103,15 +106,15 @@ TEST_F(TagQueueTest, AddsDeletesAndCompletesSignaledOperations) {
   EXPECT_EQ(entry.status, 22);
   EXPECT_FALSE(cq_.Poll(&entry));
   EXPECT_EQ(header()->freed, 1U);
-  ASSERT_NE(queue_->list().Match(6), nullptr);
-  EXPECT_EQ(queue_->list().At(1).capacity, 30U);
-  queue_->Release(1);
+  ASSERT_NE(queue_->list(kShard).Match(6), nullptr);
+  EXPECT_EQ(queue_->list(kShard).At(1).capacity, 30U);
+  queue_->Release(kShard, 1);
   EXPECT_EQ(header()->freed, 2U);
 }
 
 TEST_F(TagQueueTest, RequestsASyncWhileTheCountIsBehind) {
   Make(4, 8);
-  queue_->list().NoteUnexpected();
+  queue_->list(kShard).NoteUnexpected();
   Post(Add(0, 5));
   roci_abi_tag_op sync{};
   sync.opcode = ROCI_ABI_TAG_SYNC;
@@ -123,7 +126,7 @@ TEST_F(TagQueueTest, RequestsASyncWhileTheCountIsBehind) {
   const roci_abi_cqe entry = Completion();
   EXPECT_EQ(entry.opcode, 132);
   EXPECT_EQ(entry.flags, ROCI_ABI_CQE_TAG);
-  EXPECT_NE(queue_->list().Match(5), nullptr);
+  EXPECT_NE(queue_->list(kShard).Match(5), nullptr);
 }
 
 TEST_F(TagQueueTest, LimitsTheOperationsPerCall) {
@@ -135,17 +138,17 @@ TEST_F(TagQueueTest, LimitsTheOperationsPerCall) {
   for (uint32_t call = 1; call <= 2; ++call) {
     ASSERT_TRUE(Serve());
     EXPECT_EQ(header()->consumer, call * TagQueue::kOpsPerCall);
-    EXPECT_TRUE(queue_->has_more());
+    EXPECT_TRUE(queue_->has_more(kShard));
   }
   ASSERT_TRUE(Serve());
   EXPECT_EQ(header()->consumer, kOps);
-  EXPECT_FALSE(queue_->has_more());
+  EXPECT_FALSE(queue_->has_more(kShard));
   for (uint32_t i = 0; i < TagQueue::kOpsPerCall; ++i) Post(sync);
   ASSERT_TRUE(Serve());
-  EXPECT_FALSE(queue_->has_more()) << "as many as a call takes leave nothing";
+  EXPECT_FALSE(queue_->has_more(kShard)) << "as many as a call takes leave nothing";
   header()->producer += kOps + 1;
   EXPECT_FALSE(Serve());
-  EXPECT_FALSE(queue_->has_more());
+  EXPECT_FALSE(queue_->has_more(kShard));
 }
 
 TEST_F(TagQueueTest, AnImpossibleIndexBreaksTheQueue) {
@@ -199,12 +202,12 @@ TEST_F(TagQueueTest, RandomOperationsStayWithinBounds) {
       Post(op);
     }
     ASSERT_TRUE(Serve());
-    ASSERT_LE(queue_->list().size(), 8U);
-    const dataplane::TaggedBuffer* found = queue_->list().Match(random() % 4);
+    ASSERT_LE(queue_->list(kShard).size(), 8U);
+    const dataplane::TaggedBuffer* found = queue_->list(kShard).Match(random() % 4);
     if (found != nullptr) {
       ASSERT_LE(found->num_sge, uint32_t{ROCI_ABI_MAX_TAG_SGE});
       ASSERT_LT(found->slot(), 8U);
-      queue_->Release(found->slot());
+      queue_->Release(kShard, found->slot());
     }
     roci_abi_cqe ignored;
     while (cq_.Poll(&ignored)) {

@@ -71,7 +71,7 @@ class ListMemoryTest : public ::testing::Test {
                 .list = key >> 8,
                 .access = static_cast<uint32_t>(Access::kLocalWrite | Access::kRemoteWrite),
                 .new_key = key};
-    return lists_.Register(keys_, wqe, kContext);
+    return lists_.Register(kShard, keys_, wqe, kContext);
   }
   // Checks the list with a change to the signature, then reverts the change.
   MemoryStatus With(const std::function<void(roci_abi_signature&)>& change) {

@@ -133,10 +133,10 @@ TEST_F(DeviceLaneTest, TakesNothingFromALinkThatIsDown) {
   EXPECT_EQ(pool_->in_use(), 0u);
   // The tap has no work, and stays for as long as the link is down.
   lane_.ServeTap(kShard);
-  EXPECT_EQ(lane_.tap(), &tap);
+  EXPECT_EQ(lane_.tap(kShard), &tap);
   lane_.SetDown(kShard, false, tap);
   lane_.ServeTap(kShard);
-  EXPECT_EQ(lane_.tap(), nullptr);
+  EXPECT_EQ(lane_.tap(kShard), nullptr);
 }
 
 TEST_F(DeviceLaneTest, DropsHeldFramesWhileTheLinkIsDown) {

@@ -10,8 +10,12 @@
 #include <chrono>
 #include <vector>
 
+#include "tests/on_shard.h"
+
 namespace roci::dataplane {
 namespace {
+
+const OnShard& kShard = OnShardInTests::Token();
 
 using Started = DurableWriter::Started;
 
@@ -36,7 +40,7 @@ class DurableWriterTest : public ::testing::Test {
     memory::DurableRange range;
     range.parts[0] = {file_, 0, 4096};
     range.count = 1;
-    const Started started = writer_.Start(owner, charged_to, range);
+    const Started started = writer_.Start(kShard, owner, charged_to, range);
     EXPECT_EQ(range.count, started == Started::kYes ? 0u : 1u);
     return started;
   }
@@ -45,11 +49,11 @@ class DurableWriterTest : public ::testing::Test {
     std::vector<Ended> all;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (all.size() < count && std::chrono::steady_clock::now() < end) {
-      if (!writer_.HasDone()) {
+      if (!writer_.HasDone(kShard)) {
         std::this_thread::yield();
         continue;
       }
-      writer_.Collect([&](void* owner, const void* charged_to, bool ok) {
+      writer_.Collect(kShard, [&](void* owner, const void* charged_to, bool ok) {
         all.push_back({owner, charged_to, ok});
       });
     }
@@ -66,13 +70,13 @@ class DurableWriterTest : public ::testing::Test {
 TEST_F(DurableWriterTest, ReportsCompletionToTheOwner) {
   ASSERT_TRUE(writer_.StartThreads());
   ASSERT_TRUE(writer_.StartThreads());
-  EXPECT_FALSE(writer_.HasDone());
+  EXPECT_FALSE(writer_.HasDone(kShard));
   ASSERT_EQ(Start(&owners_[0], &programs_[0]), Started::kYes);
   const auto ended = Collect(1);
   EXPECT_EQ(ended.at(0).owner, &owners_[0]);
   EXPECT_EQ(ended.at(0).charged_to, &programs_[0]);
   EXPECT_TRUE(ended.at(0).ok);
-  EXPECT_FALSE(writer_.HasDone());
+  EXPECT_FALSE(writer_.HasDone(kShard));
   EXPECT_EQ(file_.use_count(), 1) << "the thread releases the file";
 }
 
@@ -96,7 +100,7 @@ TEST_F(DurableWriterTest, LimitsTheSlotsOfAProgram) {
 TEST_F(DurableWriterTest, DoesNotReportSyncsThatWereGivenUp) {
   ASSERT_EQ(Start(&owners_[0], &programs_[0]), Started::kYes);
   ASSERT_EQ(Start(&owners_[1], &programs_[1]), Started::kYes);
-  writer_.GiveUp(&owners_[0]);
+  writer_.GiveUp(kShard, &owners_[0]);
   // A new sync of the same owner does not get the report of the old one.
   ASSERT_EQ(Start(&owners_[1], &programs_[2]), Started::kYes);
   ASSERT_TRUE(writer_.StartThreads());
@@ -115,12 +119,12 @@ TEST_F(DurableWriterTest, CompletesManySyncs) {
         Start(&owners_[started % 200], &programs_[started % 200]) == Started::kYes) {
       ++started;
     }
-    writer_.Collect([&](void*, const void*, bool ok) {
+    writer_.Collect(kShard, [&](void*, const void*, bool ok) {
       EXPECT_TRUE(ok);
       ++ended;
     });
   }
-  EXPECT_FALSE(writer_.HasDone());
+  EXPECT_FALSE(writer_.HasDone(kShard));
   while (told_.load() < 5000) std::this_thread::yield();
 }
 

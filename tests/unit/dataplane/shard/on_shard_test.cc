@@ -15,10 +15,13 @@
 #include "dataplane/qp/shared_receive_queue.h"
 #include "dataplane/qp/tag_queue.h"
 #include "dataplane/qp/verbs_context.h"
+#include "dataplane/rings/list_memory.h"
 #include "dataplane/shard/dataplane.h"
 #include "dataplane/shard/device_client.h"
 #include "dataplane/shard/device_lane.h"
+#include "dataplane/shard/durable_writer.h"
 #include "dataplane/shard/lcore.h"
+#include "dataplane/shard/port_waits.h"
 #include "dataplane/shard/shard_client.h"
 #include "dataplane/shard/xrc_client.h"
 
@@ -69,7 +72,15 @@ TEST(OnShard, QueuesNeedTheToken) {
                      std::declval<roce::CompletionStatus&>());
   EXPECT_NEEDS_TOKEN(SharedReceiveQueue, GiveBack, std::declval<roce::RecvWqe&>());
   EXPECT_NEEDS_TOKEN(SharedReceiveQueue, Fail);
+  EXPECT_NEEDS_TOKEN(SharedReceiveQueue, ReadSge, std::declval<roce::RecvWqe&>(), 0);
+  EXPECT_NEEDS_TOKEN(SharedReceiveQueue, broken);
   EXPECT_NEEDS_TOKEN(TagQueue, Serve, 0);
+  EXPECT_NEEDS_TOKEN(TagQueue, list);
+  EXPECT_NEEDS_TOKEN(TagQueue, has_more);
+  EXPECT_NEEDS_TOKEN(TagQueue, Release, 0);
+  EXPECT_NEEDS_TOKEN(TagQueue, taken);
+  EXPECT_NEEDS_TOKEN(ListMemory, Register, std::declval<memory::KeyTable&>(),
+                     std::declval<roce::SendWqe&>(), memory::AccessContext());
 }
 
 TEST(OnShard, QueuePairsNeedTheToken) {
@@ -84,12 +95,17 @@ TEST(OnShard, QueuePairsNeedTheToken) {
   EXPECT_NEEDS_TOKEN(QueuePair, NoteRing, 0);
   EXPECT_NEEDS_TOKEN(QueuePair, ArmSends);
   EXPECT_NEEDS_TOKEN(QueuePair, FailForQueue);
+  EXPECT_NEEDS_TOKEN(QueuePair, SendEvents, HostEffects());
+  EXPECT_NEEDS_TOKEN(QueuePair, RefuseDurable);
+  EXPECT_NEEDS_TOKEN(QueuePair, Prefetch);
+  EXPECT_NEEDS_TOKEN(QueuePair, PrefetchWork);
 }
 
 TEST(OnShard, CopiesNeedTheToken) {
   EXPECT_NEEDS_TOKEN(AppCopies, places);
   EXPECT_NEEDS_TOKEN(AppCopies, gathers);
   EXPECT_NEEDS_TOKEN(AppCopies, IsIdle);
+  EXPECT_NEEDS_TOKEN(AppCopies, TakeRunRequest);
   EXPECT_NEEDS_TOKEN(AppCopies, Hold, std::declval<QueuePair&>());
   EXPECT_NEEDS_TOKEN(AppCopies, Await, std::declval<QueuePair&>());
   EXPECT_NEEDS_TOKEN(AppCopies, AddAtomic, std::declval<AtomicCopy&>());
@@ -106,6 +122,7 @@ TEST(OnShard, EventsNeedTheToken) {
   EXPECT_NEEDS_TOKEN(CompletionEvents, NoteOverflow, std::declval<CompletionQueue&>());
   EXPECT_NEEDS_TOKEN(AsyncEvents, Send, 0, 0);
   EXPECT_NEEDS_TOKEN(AsyncEvents, Retry);
+  EXPECT_NEEDS_TOKEN(AsyncEvents, waiting);
   EXPECT_NEEDS_TOKEN(QueuePairEvents, Send, roce::QpEvent::kFatal);
 }
 
@@ -124,8 +141,26 @@ TEST(OnShard, ContextsAndLanesNeedTheToken) {
   EXPECT_NEEDS_TOKEN(DeviceLane, Find, roce::Qpn(1));
   EXPECT_NEEDS_TOKEN(DeviceLane, FindMembers, roce::Gid());
   EXPECT_NEEDS_TOKEN(DeviceLane, Reserve);
+  EXPECT_NEEDS_TOKEN(DeviceLane, tap);
+  EXPECT_NEEDS_TOKEN(DeviceLane, local_addresses);
+  EXPECT_NEEDS_TOKEN(DeviceLane, IsBacklogged);
+  EXPECT_NEEDS_TOKEN(DeviceLane, RxWaits);
+  EXPECT_NEEDS_TOKEN(DeviceLane, SetRxInterrupts, true);
   EXPECT_NEEDS_TOKEN(FlowTable, Match, roce::FlowKey(), [](const FlowRule&) {});
   EXPECT_NEEDS_TOKEN(ReceiveQueueTable, Find, 0, nullptr);
+}
+
+TEST(OnShard, HelpersOfTheLoopNeedTheToken) {
+  EXPECT_NEEDS_TOKEN(PortWaits, Add, std::declval<DeviceLane&>());
+  EXPECT_NEEDS_TOKEN(PortWaits, Remove, std::declval<DeviceLane&>());
+  EXPECT_NEEDS_TOKEN(PortWaits, Enable, 0);
+  EXPECT_NEEDS_TOKEN(PortWaits, Disable);
+  EXPECT_NEEDS_TOKEN(PortWaits, MustPoll);
+  EXPECT_NEEDS_TOKEN(DurableWriter, Start, nullptr, nullptr, std::declval<memory::DurableRange&>());
+  EXPECT_NEEDS_TOKEN(DurableWriter, GiveUp, nullptr);
+  EXPECT_NEEDS_TOKEN(DurableWriter, HasDone);
+  EXPECT_NEEDS_TOKEN(DurableWriter, IsBusy);
+  EXPECT_NEEDS_TOKEN(DurableWriter, Collect, [](void*, const void*, bool) {});
 }
 
 }  // namespace

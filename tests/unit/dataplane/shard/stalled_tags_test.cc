@@ -36,12 +36,13 @@ class AppTagSrq : public AppSrq {
   uint32_t listed() {
     return node_.lcore().Call([&](const dataplane::OnShard& shard) {
       tags().Serve(shard, 0);
-      return tags().list().size();
+      return tags().list(shard).size();
     });
   }
   // Unexpected messages that were not reported to the program are not counted.
   bool in_sync() {
-    return node_.lcore().Call([&](const dataplane::OnShard&) { return tags().list().in_sync(); });
+    return node_.lcore().Call(
+        [&](const dataplane::OnShard& shard) { return tags().list(shard).in_sync(); });
   }
 
  private:
