@@ -64,7 +64,7 @@ void DescribeFeatures(const DeviceLimits& limits, roci_abi_query_device_response
 
 uint32_t DeviceLimits::LackingOpcodes() const {
   return (Has(Feature::kAtomics) ? 0 : abi::kAtomicOpcodes) |
-         (Has(Feature::kFlush) ? 0 : abi::kFlushOpcodes);
+         (Has(Feature::kFlush) ? 0 : abi::kFlushOpcodes) | (HasWindows() ? 0 : abi::kWindowOpcodes);
 }
 
 uint32_t DeviceLimits::LackingRights() const {

@@ -17,8 +17,8 @@ inline constexpr uint32_t kAckDelay = 15;
 // RC, UC, UD, RAW_PACKET, XRC_SEND and XRC_RECV, as bits of enum ibv_qp_type.
 inline constexpr uint32_t kAllQpTypes = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8 | 1u << 9 | 1u << 10;
 
-// Optional features of a device, beyond queue pairs, completion queues, regions and address
-// handles: a bit each of DeviceLimits::features.
+// Optional features and calls of a device, beyond queue pairs, completion queues, regions and
+// address handles: a bit each of DeviceLimits::features.
 enum class Feature : uint32_t {
   kAtomics = 1u << 0,
   kCqModeration = 1u << 1,
@@ -29,6 +29,13 @@ enum class Feature : uint32_t {
   kRss = 1u << 6,
   kTagMatching = 1u << 7,
   kTimestamps = 1u << 8,
+  // Calls that a provider may lack.
+  kAllocMw = 1u << 9,
+  kAllocNullMr = 1u << 10,
+  kCreateCounters = 1u << 11,
+  kRegDmabufMr = 1u << 12,
+  kReregMr = 1u << 13,
+  kResizeCq = 1u << 14,
 };
 
 // Limits per device, over all its sessions. The configuration may lower them ([limits]), and so may
@@ -72,6 +79,8 @@ struct DeviceLimits {
   uint32_t LackingRights() const;
   bool Has(Feature feature) const { return (features & static_cast<uint32_t>(feature)) != 0; }
   bool HasCapabilities(uint32_t flags) const { return (capabilities & flags) == flags; }
+  // Independent of the reported max_mw: some drivers report windows that their provider lacks.
+  bool HasWindows() const { return max_mw > 0 && Has(Feature::kAllocMw); }
   bool HasQpType(uint32_t type) const { return type < 32 && (qp_types >> type & 1) != 0; }
 };
 

@@ -59,6 +59,19 @@ constexpr Named<Feature> kFeatures[] = {{"atomics", Feature::kAtomics},
                                         {"tag_matching", Feature::kTagMatching},
                                         {"timestamps", Feature::kTimestamps}};
 
+// Calls that providers lack, by their names without "ibv_".
+constexpr Named<Feature> kCalls[] = {{"alloc_mw", Feature::kAllocMw},
+                                     {"alloc_null_mr", Feature::kAllocNullMr},
+                                     {"create_counters", Feature::kCreateCounters},
+                                     {"reg_dmabuf_mr", Feature::kRegDmabufMr},
+                                     {"rereg_mr", Feature::kReregMr},
+                                     {"resize_cq", Feature::kResizeCq}};
+constexpr uint32_t kCallBits = [] {
+  uint32_t bits = 0;
+  for (const Named<Feature>& call : kCalls) bits |= static_cast<uint32_t>(call.value);
+  return bits;
+}();
+
 constexpr uint32_t kXrcTypes = 1u << 9 | 1u << 10;
 constexpr uint32_t kRawPacketType = 1u << 8;
 constexpr Named<uint32_t> kQpTypes[] = {{"rc", 1u << 2},
@@ -138,7 +151,10 @@ void ReadLimitKeys(TomlReader& reader, Personality& out) {
 
 void ReadCapabilities(TomlReader& reader, Personality& out) {
   DeviceLimits& limits = out.limits;
+  uint32_t missing_calls = 0;
   ReadBits(reader, "features", "the name of a feature", kFeatures, limits.features);
+  ReadBits(reader, "missing_calls", "the name of a call", kCalls, missing_calls);
+  limits.features = (limits.features | kCallBits) & ~missing_calls;
   ReadBits(reader, "qp_types", "a type of queue pair", kQpTypes, limits.qp_types);
   uint32_t flags = 0;
   if (reader.Number("device_cap_flags", 0, UINT32_MAX, flags)) {

@@ -29,6 +29,7 @@ RequestCheck CheckMulticast;
 RequestCheck CheckOpenQp;
 RequestCheck CheckCreateCq;
 RequestCheck CheckModifyCq;
+RequestCheck CheckModifyQp;
 RequestCheck CheckResizeCq;
 RequestCheck CheckCreateQp;
 RequestCheck CheckCreateFlow;

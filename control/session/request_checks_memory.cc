@@ -96,15 +96,15 @@ absl::Status CheckRegMr(const void* request, uint32_t fd_count, const DeviceLimi
   if (reg.fd_count != fd_count) return Invalid("wrong number of descriptors");
   const absl::Status status = CheckAccess(reg.access);
   if (!status.ok()) return status;
+  const bool is_on_demand = (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) != 0;
+  if (is_on_demand && !limits.Has(Feature::kOnDemandPaging)) {
+    return absl::UnimplementedError("the device does not support on-demand paging");
+  }
   if (reg.length == 0) {
     return reg.extent_count == 0 && fd_count == 0 ? absl::OkStatus()
                                                   : Invalid("an empty region has no extents");
   }
-  if (reg.access & static_cast<uint32_t>(memory::Access::kOnDemand)) {
-    return limits.Has(Feature::kOnDemandPaging)
-               ? CheckOnDemand(reg)
-               : absl::UnimplementedError("the device has no on-demand paging");
-  }
+  if (is_on_demand) return CheckOnDemand(reg);
   return CheckTranslation(reg.extents, reg.extent_count, reg.start, reg.length, reg.iova, fd_count);
 }
 

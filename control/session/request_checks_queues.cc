@@ -68,6 +68,8 @@ absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& li
     return absl::UnimplementedError("unsupported type of queue pair");
   const absl::Status status = CheckQpFlags(create);
   if (!status.ok()) return status;
+  if ((create.flags & ROCI_ABI_QP_WORK_QUEUE) != 0 && !limits.Has(Feature::kRss))
+    return absl::UnimplementedError("the device does not support work queues");
   // XRC_RECV has no queues, and the numbers have no meaning.
   if (create.qp_type == static_cast<uint32_t>(roce::QpType::kXrcRecv)) return absl::OkStatus();
   if (create.max_send_wr > limits.max_qp_wr || create.max_recv_wr > limits.max_qp_wr ||
@@ -76,6 +78,13 @@ absl::Status CheckCreateQp(const void* request, uint32_t, const DeviceLimits& li
     return Invalid("a value exceeds the limits of the device");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckModifyQp(const void* request, uint32_t, const DeviceLimits& limits) {
+  const uint32_t mask = static_cast<const roci_abi_modify_qp_request*>(request)->mask;
+  return (mask & roce::kAttrRateLimit) == 0 || limits.Has(Feature::kPacketPacing)
+             ? absl::OkStatus()
+             : absl::UnimplementedError("the device does not support packet pacing");
 }
 
 absl::Status CheckQueryPort(const void* request, uint32_t, const DeviceLimits&) {

@@ -20,16 +20,16 @@
   ROW(ALLOC_PD, plain, handle, false, nullptr, nullptr, AllocPd)                                                       \
   ROW(DEALLOC_PD, handle, plain, false, nullptr, nullptr, DeallocPd)                                                   \
   ROW(REG_MR, reg_mr, reg_mr, true, CheckRegMr, nullptr, RegMr)                                                        \
-  ROW(REREG_MR, rereg_mr, reg_mr, true, CheckReregMr, nullptr, ReregMr)                                                \
+  ROW(REREG_MR, rereg_mr, reg_mr, true, CheckReregMr, HasRereg, ReregMr)                                               \
   ROW(DEREG_MR, handle, plain, false, nullptr, nullptr, DeregMr)                                                       \
   ROW(UNSHARE_RANGE, unshare_range, plain, false, CheckUnshareRange, nullptr, UnshareRange)                            \
   ROW(CREATE_COMP_CHANNEL, plain, handle, false, nullptr, nullptr, CreateChannel)                                      \
   ROW(DESTROY_COMP_CHANNEL, handle, plain, false, nullptr, nullptr, DestroyChannel)                                    \
   ROW(CREATE_CQ, create_cq, create_cq, false, CheckCreateCq, nullptr, CreateCq)                                        \
-  ROW(RESIZE_CQ, resize_cq, resize_cq, false, CheckResizeCq, nullptr, ResizeCq)                                        \
+  ROW(RESIZE_CQ, resize_cq, resize_cq, false, CheckResizeCq, HasResizeCq, ResizeCq)                                    \
   ROW(DESTROY_CQ, handle, destroy, false, nullptr, nullptr, DestroyCq)                                                 \
   ROW(CREATE_QP, create_qp, create_qp, false, CheckCreateQp, nullptr, CreateQp)                                        \
-  ROW(MODIFY_QP, modify_qp, modify_qp, false, nullptr, nullptr, ModifyQp)                                              \
+  ROW(MODIFY_QP, modify_qp, modify_qp, false, CheckModifyQp, nullptr, ModifyQp)                                        \
   ROW(QUERY_QP, query_qp, query_qp, false, nullptr, nullptr, QueryQp)                                                  \
   ROW(DESTROY_QP, handle, destroy, false, nullptr, nullptr, DestroyQp)                                                 \
   ROW(CREATE_AH, create_ah, handle, false, nullptr, nullptr, CreateAh)                                                 \
@@ -39,13 +39,13 @@
   ROW(MODIFY_CQ, modify_cq, plain, false, CheckModifyCq, HasModeration, ModifyCq)                                      \
   ROW(ALLOC_MW, alloc_mw, alloc_mw, false, CheckAllocMw, HasWindows, AllocMw)                                          \
   ROW(DEALLOC_MW, handle, plain, false, nullptr, nullptr, DeallocMw)                                                   \
-  ROW(ALLOC_NULL_MR, alloc_null_mr, reg_mr, false, nullptr, nullptr, AllocNullMr)                                      \
+  ROW(ALLOC_NULL_MR, alloc_null_mr, reg_mr, false, nullptr, HasNullMr, AllocNullMr)                                    \
   ROW(ALLOC_DM, alloc_dm, alloc_dm, false, nullptr, HasDeviceMemory, AllocDm)                                          \
   ROW(FREE_DM, handle, plain, false, nullptr, nullptr, FreeDm)                                                         \
   ROW(REG_DM_MR, reg_dm_mr, reg_mr, false, CheckRegDmMr, nullptr, RegDmMr)                                             \
   ROW(CREATE_FLOW, create_flow, handle, false, CheckCreateFlow, HasFlows, CreateFlow)                                  \
   ROW(DESTROY_FLOW, handle, plain, false, nullptr, nullptr, DestroyFlow)                                               \
-  ROW(CREATE_COUNTERS, plain, handle, false, nullptr, nullptr, CreateCounters)                                         \
+  ROW(CREATE_COUNTERS, plain, handle, false, nullptr, HasCounters, CreateCounters)                                     \
   ROW(DESTROY_COUNTERS, handle, plain, false, nullptr, nullptr, DestroyCounters)                                       \
   ROW(ATTACH_COUNTERS, attach_counters, plain, false, nullptr, nullptr, AttachCounters)                                \
   ROW(READ_COUNTERS, handle, read_counters, false, nullptr, nullptr, ReadCounters)                                     \
@@ -69,6 +69,6 @@
   ROW(IMPORT_DM, handle, import_dm, false, nullptr, nullptr, ImportDm)                                                 \
   ROW(ALLOC_SIGNATURE_MR, alloc_signature_mr, alloc_list_mr, false, CheckAllocSignatureMr, nullptr, AllocSignatureMr)  \
   ROW(CHECK_SIGNATURE_MR, handle, check_signature_mr, false, nullptr, nullptr, CheckSignatureMr)                       \
-  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, nullptr, RegDmaBufferMr)                \
+  ROW(REG_DMA_BUFFER_MR, reg_dma_buffer_mr, reg_mr, true, CheckRegDmaBufferMr, HasDmaBuffers, RegDmaBufferMr)          \
   ROW(RETURN_EVENTS, return_events, plain, false, CheckReturnEvents, nullptr, ReturnEvents)
 // clang-format on

@@ -53,7 +53,7 @@ absl::Status CheckVersionOf(std::span<const std::byte> message, uint32_t command
                                                 : absl::OkStatus();
 }
 
-bool HasWindows(const DeviceLimits& limits) { return limits.max_mw > 0; }
+bool HasWindows(const DeviceLimits& limits) { return limits.HasWindows(); }
 bool HasDeviceMemory(const DeviceLimits& limits) { return limits.max_dm_bytes > 0; }
 bool HasMulticast(const DeviceLimits& limits) { return limits.max_multicast_groups > 0; }
 bool HasSrqs(const DeviceLimits& limits) { return limits.max_srq > 0; }
@@ -62,8 +62,13 @@ template <Feature kFeature>
 bool Has(const DeviceLimits& limits) {
   return limits.Has(kFeature);
 }
+constexpr auto HasCounters = Has<Feature::kCreateCounters>;
+constexpr auto HasDmaBuffers = Has<Feature::kRegDmabufMr>;
 constexpr auto HasFlows = Has<Feature::kFlows>;
 constexpr auto HasModeration = Has<Feature::kCqModeration>;
+constexpr auto HasNullMr = Has<Feature::kAllocNullMr>;
+constexpr auto HasRereg = Has<Feature::kReregMr>;
+constexpr auto HasResizeCq = Has<Feature::kResizeCq>;
 constexpr auto HasRss = Has<Feature::kRss>;
 constexpr auto HasTagMatching = Has<Feature::kTagMatching>;
 

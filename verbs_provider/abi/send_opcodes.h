@@ -85,6 +85,7 @@ inline constexpr uint32_t kAtomicOpcodes =
     OpcodeBit(ROCI_ABI_WR_ATOMIC_CMP_AND_SWP) | OpcodeBit(ROCI_ABI_WR_ATOMIC_FETCH_AND_ADD);
 inline constexpr uint32_t kFlushOpcodes =
     OpcodeBit(ROCI_ABI_WR_FLUSH) | OpcodeBit(ROCI_ABI_WR_ATOMIC_WRITE);
+inline constexpr uint32_t kWindowOpcodes = OpcodeBit(ROCI_ABI_WR_BIND_MW);
 
 // The operations of one type of queue pair, a bit per opcode.
 struct SendOpcodesOfType {

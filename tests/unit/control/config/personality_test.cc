@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "control/config/config.h"
+#include "verbs_provider/abi/send_opcodes.h"
 
 namespace roci::control {
 namespace {
@@ -117,6 +118,21 @@ TEST(PersonalityTest, FlagsAndTypesAgree) {
   ASSERT_TRUE(no_type.ok());
   EXPECT_FALSE(no_type->limits.HasCapabilities(kCapXrc));
   EXPECT_FALSE(no_type->limits.Has(Feature::kFlows)) << "which raw packets need";
+}
+
+TEST(PersonalityTest, ACallMayBeMissingWithoutItsLimit) {
+  const absl::StatusOr<Personality> bnxt = LoadPersonality("bnxt");
+  ASSERT_TRUE(bnxt.ok()) << bnxt.status();
+  const DeviceLimits limits = Smaller(DeviceLimits(), *bnxt);
+  EXPECT_GT(limits.max_mw, 0u);
+  EXPECT_FALSE(limits.HasWindows());
+  EXPECT_FALSE(limits.Has(Feature::kReregMr));
+  EXPECT_TRUE(limits.Has(Feature::kResizeCq));
+  EXPECT_NE(limits.LackingOpcodes() & abi::kWindowOpcodes, 0u);
+  const absl::StatusOr<Personality> few = ParsePersonality("features = []\n", "p.toml");
+  ASSERT_TRUE(few.ok());
+  EXPECT_TRUE(few->limits.Has(Feature::kReregMr)) << "not named as missing";
+  EXPECT_THAT(FaultOf("missing_calls = [\"alloc_mv\"]\n"), HasSubstr("the nearest is alloc_mw"));
 }
 
 TEST(PersonalityTest, FaultsAreOneLineWithThePlaceAndTheNearestWord) {

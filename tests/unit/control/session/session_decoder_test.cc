@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "control/loop/errno_status.h"
 #include "memory/types.h"
@@ -330,11 +333,57 @@ TEST(SessionDecoderTest, WhatTheDeviceLacksIsNotSupported) {
   expect_lacking(qp, 0, "UC");
   qp.qp_type = static_cast<uint32_t>(roce::QpType::kRc);
   EXPECT_EQ(Decode(qp, 0, bare), 0);
+  qp.qp_type = static_cast<uint32_t>(roce::QpType::kRawPacket);
+  qp.flags = ROCI_ABI_QP_WORK_QUEUE;
+  DeviceLimits no_rss;
+  no_rss.features = ~static_cast<uint32_t>(Feature::kRss);
+  EXPECT_EQ(Decode(qp, 0, {}), 0);
+  EXPECT_EQ(Decode(qp, 0, no_rss), EOPNOTSUPP) << "a work queue";
+  auto pacing = Head<roci_abi_modify_qp_request>(ROCI_ABI_MODIFY_QP);
+  EXPECT_EQ(Decode(pacing, 0, bare), 0);
+  pacing.mask = roce::kAttrRateLimit;
+  expect_lacking(pacing, 0, "pacing");
   window.type = static_cast<uint32_t>(memory::WindowType::kType2);
   DeviceLimits type1_only;
   type1_only.capabilities = ~kCapMemoryWindowType2B;
   EXPECT_EQ(Decode(window, 0, {}), 0);
   EXPECT_EQ(Decode(window, 0, type1_only), EOPNOTSUPP);
+}
+
+TEST(SessionDecoderTest, CallsThatTheProviderLacksAreNotSupported) {
+  DeviceLimits bare;
+  bare.features = 0;
+  const auto expect_lacking = [&](const auto& request, uint32_t fds, Feature call) {
+    DeviceLimits without;
+    without.features = ~static_cast<uint32_t>(call);
+    EXPECT_EQ(Decode(request, fds, {}), 0) << request.head.command;
+    EXPECT_EQ(Decode(request, fds, without), EOPNOTSUPP) << request.head.command;
+  };
+  expect_lacking(Head<roci_abi_plain_request>(ROCI_ABI_CREATE_COUNTERS), 0,
+                 Feature::kCreateCounters);
+  expect_lacking(Head<roci_abi_alloc_null_mr_request>(ROCI_ABI_ALLOC_NULL_MR), 0,
+                 Feature::kAllocNullMr);
+  auto window = Head<roci_abi_alloc_mw_request>(ROCI_ABI_ALLOC_MW);
+  window.type = static_cast<uint32_t>(memory::WindowType::kType1);
+  expect_lacking(window, 0, Feature::kAllocMw);
+  auto resize = Head<roci_abi_resize_cq_request>(ROCI_ABI_RESIZE_CQ);
+  resize.entries = 1;
+  expect_lacking(resize, 0, Feature::kResizeCq);
+  auto empty = Region();
+  empty.extent_count = empty.fd_count = 0;
+  empty.length = 0;
+  empty.access = static_cast<uint32_t>(memory::Access::kOnDemand);
+  expect_lacking(empty, 0, Feature::kOnDemandPaging);
+  // Refused before the check of the arguments.
+  for (const uint32_t command : {ROCI_ABI_REREG_MR, ROCI_ABI_REG_DMA_BUFFER_MR}) {
+    std::vector<std::byte> message(FindCommand(command)->request_size);
+    const roci_abi_request head{
+        .command = command, .size = static_cast<uint32_t>(message.size()), .serial = 0, .wait = 0};
+    std::memcpy(message.data(), &head, sizeof(head));
+    Request out;
+    EXPECT_EQ(ErrnoOf(DecodeRequest(message, 0, bare, out)), EOPNOTSUPP) << command;
+    EXPECT_NE(ErrnoOf(DecodeRequest(message, 0, {}, out)), EOPNOTSUPP) << command;
+  }
 }
 
 TEST(SessionDecoderTest, SgesAndInlineDataAreWithinTheLimits) {
