@@ -10,10 +10,10 @@ from pyverbs import enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.mr import MR
+from pyverbs.mr import MR, MW
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
 
 GID_INDEX = 1
@@ -31,6 +31,12 @@ class End:
 
     def make(self, qp_type):
         return QP(self.pd, QPInitAttr(qp_type=qp_type, scq=self.cq, rcq=self.cq, cap=QPCap(max_send_wr=10, max_recv_wr=10)))
+
+    def make_extended(self, operation):
+        mask = e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+        init = QPInitAttrEx(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, pd=self.pd, send_ops_flags=operation, comp_mask=mask,
+                            cap=QPCap(max_send_wr=10, max_recv_wr=10))
+        QPEx(self.context, init).close()
 
     def elements(self):
         return [SGE(self.mr.buf, 8, self.mr.lkey)]
@@ -63,6 +69,14 @@ class End:
             seen = [f'{wc.status}/{wc.vendor_err}' for wc in self.cq.poll(1)[1]]
         print(f'{what}:', result, *seen, flush=True)
 
+    @staticmethod
+    def say_refusal(what, call):
+        try:
+            call()
+            print(f'{what}: 0')
+        except PyverbsRDMAError as error:
+            print(f'{what}:', error.error_code)
+
     def connect(self, qp, peer, peer_qp):
         attr = QPAttr(port_num=1)
         attr.qp_access_flags = REMOTE
@@ -89,3 +103,7 @@ end.say('flush', lambda: end.receive(rc))
 ud = end.make(e.IBV_QPT_UD)
 ud.to_rts(QPAttr(port_num=1))
 end.say('READ on UD', lambda: end.read(ud))
+end.say_refusal('window', lambda: MW(end.pd, e.IBV_MW_TYPE_1).close())
+end.say_refusal('ibv_wr_rdma_write', lambda: end.make_extended(e.IBV_QP_EX_WITH_RDMA_WRITE))
+end.say_refusal('ibv_wr_atomic_fetch_add', lambda: end.make_extended(e.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD))
+end.say_refusal('ibv_wr_bind_mw', lambda: end.make_extended(e.IBV_QP_EX_WITH_BIND_MW))

@@ -118,12 +118,17 @@ class PersonalityTest(unittest.TestCase):
     def test_posts_are_taken_as_the_adapter_takes_them(self):
         key = 'personality = "@"\n'
         strict = {'receive in RESET': '22', 'send in RESET': '22', 'atomic': '0 0/0', 'atomic of the peer': '0 0/0', 'flush': '0 5/5',
-                  'READ on UD': '22'}
+                  'READ on UD': '22', 'window': '0', 'ibv_wr_rdma_write': '0', 'ibv_wr_atomic_fetch_add': '0',
+                  'ibv_wr_bind_mw': '0'}
+        no_windows = {'window': '95', 'ibv_wr_bind_mw': '95'}
         file = tempfile.NamedTemporaryFile('w', suffix='.toml')
         self.addCleanup(file.close)
         file.write('lenient_posts = true\n[vendor_errors]\nloc_qp_op_err = 0x68\n')
         file.flush()
-        for personality, differs in (('rxe', {}), ('e810', {'atomic': '22', 'atomic of the peer': '0 9/9'}),
+        for personality, differs in (('rxe', no_windows),
+                                     ('e810', {'atomic': '22', 'atomic of the peer': '0 9/9', 'ibv_wr_atomic_fetch_add': '95'}),
+                                     ('bnxt', {'atomic': '22', 'atomic of the peer': '0 9/9', 'ibv_wr_atomic_fetch_add': '95',
+                                               **no_windows}),
                                      ('connectx-6', {'flush': '0 5/249'}),
                                      (file.name, {'receive in RESET': '0', 'send in RESET': '0', 'READ on UD': '0 2/104'})):
             with self.subTest(personality):

@@ -144,7 +144,8 @@ int PlaceQueues(Qp* qp, ibv_qp_type type, const roci_abi_create_qp_response& r) 
   sq.opcodes.verbs &= ~r.lacking_opcodes;
   sq.opcodes.rocidv &= ~r.lacking_opcodes;
   if (qp->session->has_lenient_posts && type == IBV_QPT_UD) {
-    sq.opcodes.misplaced = abi::SendOpcodesOf(IBV_QPT_RC).verbs & ~sq.opcodes.verbs;
+    sq.opcodes.misplaced =
+        abi::SendOpcodesOf(IBV_QPT_RC).verbs & ~sq.opcodes.verbs & ~r.lacking_opcodes;
   }
   sq.is_datagram = type == IBV_QPT_UD;
   sq.slot_flags = SlotFlagsOf(type, qp->session->fills_checksums);
@@ -285,13 +286,21 @@ ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
     return (attr->comp_mask & kRss) == kRss ? CreateRssQp(attr->pd, attr) : Fail(EINVAL);
   }
   const bool extended = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  if (extended && (attr->send_ops_flags & ~SendOperationsOf(attr->qp_type)) != 0) {
-    return Fail(EOPNOTSUPP);
-  }
+  const auto lacks = [attr, extended](const abi::SendOpcodesOfType& opcodes) {
+    return extended && (attr->send_ops_flags & ~SendOperationsOf(opcodes)) != 0;
+  };
+  if (lacks(abi::SendOpcodesOf(attr->qp_type))) return Fail(EOPNOTSUPP);
   // The extended structure begins with the members of the plain one.
   static_assert(offsetof(ibv_qp_init_attr_ex, sq_sig_all) ==
                 offsetof(ibv_qp_init_attr, sq_sig_all));
+  const ibv_qp_cap wanted = attr->cap;
   ibv_qp* qp = CreateWith(attr->pd, reinterpret_cast<ibv_qp_init_attr*>(attr), flags);
+  if (qp != nullptr && lacks(ToQp(qp)->sq.opcodes)) {
+    // What the device lacks is known from the answer to CREATE_QP.
+    DestroyQp(qp);
+    attr->cap = wanted;
+    return Fail(EOPNOTSUPP);
+  }
   if (qp != nullptr && extended) EnableSendCalls(ToQp(qp), attr->send_ops_flags);
   return qp;
 }

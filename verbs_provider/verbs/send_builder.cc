@@ -198,11 +198,10 @@ constexpr SendCall kSendCalls[] = {
 
 }  // namespace
 
-uint64_t SendOperationsOf(ibv_qp_type type) {
-  const uint32_t served = abi::SendOpcodesOf(type).verbs;
+uint64_t SendOperationsOf(const abi::SendOpcodesOfType& opcodes) {
   uint64_t flags = 0;
   for (const SendCall& call : kSendCalls) {
-    if ((served & abi::OpcodeBit(call.opcode)) != 0) flags |= call.flag;
+    if ((opcodes.verbs & abi::OpcodeBit(call.opcode)) != 0) flags |= call.flag;
   }
   return flags;
 }

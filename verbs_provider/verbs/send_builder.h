@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "verbs_provider/abi/rings.h"
+#include "verbs_provider/abi/send_opcodes.h"
 #include "verbs_provider/base/provider_api.h"
 
 namespace roci::provider {
@@ -17,11 +18,11 @@ struct SendBuilder {
   int error = 0;                       // the first error; later requests are not written
 };
 
-/// enum ibv_qp_create_send_ops_flags for the operations of `type`.
-uint64_t SendOperationsOf(ibv_qp_type type);
+/// enum ibv_qp_create_send_ops_flags for the verbs among `opcodes`.
+uint64_t SendOperationsOf(const abi::SendOpcodesOfType& opcodes);
 
 /// Sets the ibv_wr_* calls of `qp` for the operations in `flags`, which are a subset of
-/// SendOperationsOf(its type).
+/// SendOperationsOf(its opcodes).
 void EnableSendCalls(Qp* qp, uint64_t flags);
 
 }  // namespace roci::provider
