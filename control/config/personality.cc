@@ -3,7 +3,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -213,6 +215,12 @@ absl::StatusOr<Personality> ParsePersonality(std::string_view text, const std::s
 absl::StatusOr<Personality> LoadPersonality(const std::string& name) {
   absl::StatusOr<Personality> found = absl::InvalidArgumentError("");
   if (name.find('/') != std::string::npos) {
+    // The daemon would wait for a writer of a FIFO.
+    std::error_code error;
+    const std::filesystem::file_status file = std::filesystem::status(name, error);
+    if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
+      return absl::InvalidArgumentError(absl::StrCat(name, ": not a regular file"));
+    }
     const absl::StatusOr<std::string> text = ReadTextFile(name, kMaxFileBytes, "a personality");
     if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
     found = ParsePersonality(*text, name);

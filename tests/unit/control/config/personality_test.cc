@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "control/config/config.h"
 #include "verbs_provider/abi/send_opcodes.h"
 
@@ -64,6 +67,10 @@ TEST(PersonalityTest, AFileMustBeReadableAndBounded) {
   for (const char* const path : {"/dev/zero", "/", "/nonexistent"}) {
     EXPECT_FALSE(LoadPersonality(path).ok()) << path;
   }
+  const std::string fifo = absl::StrCat(::testing::TempDir(), "/fifo", getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(LoadPersonality(fifo).status().message(), HasSubstr("not a regular file"));
+  unlink(fifo.c_str());
 }
 
 TEST(PersonalityTest, WithoutOneTheDeviceIsAsBefore) {
