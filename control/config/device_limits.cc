@@ -107,8 +107,8 @@ void DescribeDevice(const DeviceLimits& limits, const DeviceIdentity& identity, 
   out.max_mcast_qp_attach = limits.max_multicast_members;
   out.max_total_mcast_qp_attach = limits.max_multicast_memberships;
   out.max_srq = limits.max_srq;
-  out.max_srq_wr = limits.max_srq_wr;
-  out.max_srq_sge = limits.max_srq_sge;
+  out.max_srq_wr = limits.max_srq > 0 ? limits.max_srq_wr : 0;
+  out.max_srq_sge = limits.max_srq > 0 ? limits.max_srq_sge : 0;
   out.max_pkeys = 1;
   out.max_inline = limits.max_inline;
   out.local_ca_ack_delay = static_cast<uint8_t>(identity.ack_delay);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "control/config/port_arguments.h"
 #include "control/loop/log.h"
 #include "control/sysfs/hardware_counters.h"
@@ -93,6 +94,7 @@ absl::Status SysfsPublisher::Add(Device& device) {
   description.sys_image_guid = device.node_guid();
   description.node_description = device.name();
   description.firmware_version = device.identity().firmware_version;
+  description.hardware_revision = absl::StrFormat("%x", device.identity().hw_ver);
   description.hca_type = device.identity().hca_type;
   description.board_id = device.identity().board_id;
   description.mac = device.addresses().mac();

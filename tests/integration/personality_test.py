@@ -84,6 +84,10 @@ class PersonalityTest(unittest.TestCase):
                 sysfs = pathlib.Path(daemon.runtime_dir) / 'sysfs/class/infiniband/roci0'
                 if 'fw_ver' in lines:
                     self.assertEqual((sysfs / 'fw_ver').read_text(), lines['fw_ver'] + '\n')
+                for file in sorted(sysfs.iterdir()):
+                    if file.is_file():
+                        self.assertNotRegex(file.read_text(), 'rocinante|ROCI', file)
+                self.assertEqual((sysfs / 'hw_rev').read_text(), f'{int(seen["hw_ver"], 16):x}\n')
                 if personality == 'connectx-6':
                     self.assertEqual((sysfs / 'hca_type').read_text(), 'MT4123\n')
                 daemon.stop()
