@@ -4,13 +4,16 @@
 
 namespace roci::dataplane {
 
-void TimerWheel::Set(TimerNode& node, uint64_t expiry_ns) {
-  if (node.armed()) Unlink(node);
+uint64_t TimerWheel::TickOf(uint64_t expiry_ns) const {
   const uint64_t last = tick_ + kSlots - 1;
-  // Rounded up: never early, except at the horizon.
   const uint64_t wanted =
       expiry_ns > last << kTickBits ? last : (expiry_ns + kTickNs - 1) >> kTickBits;
-  const uint64_t tick = std::max(wanted, tick_ + 1);
+  return std::max(wanted, tick_ + 1);
+}
+
+void TimerWheel::Set(TimerNode& node, uint64_t expiry_ns) {
+  if (node.armed()) Unlink(node);
+  const uint64_t tick = TickOf(expiry_ns);
   node.expiry_ns = tick << kTickBits;
   slots_[tick & kMask].PushFront(node);
   occupied_[(tick & kMask) / kWordBits] |= uint64_t{1} << (tick % kWordBits);

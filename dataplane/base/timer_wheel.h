@@ -42,6 +42,11 @@ class TimerWheel {
   template <class Expire>
   uint32_t Advance(uint64_t now_ns, uint32_t budget, Expire&& expire);
 
+  // Removes nodes whose owners wait for a later time by now, or for none, and sets them to it;
+  // until the first expiry is one that its owner waits for. time_of(node) is that time, or kNever.
+  template <class TimeOf>
+  void SkipEarly(TimeOf&& time_of);
+
   // A time not later than the first expiry; TimerNode::kNever if the wheel is empty.
   uint64_t NextExpiry() const;
   uint32_t size() const { return size_; }
@@ -53,6 +58,8 @@ class TimerWheel {
   static memory::ListLink<TimerNode>& LinkOf(TimerNode& node) { return node.link; }
   using Slot = memory::IntrusiveList<TimerNode, LinkOf>;
 
+  // The tick at which a node with this time expires: never early, except at the horizon.
+  uint64_t TickOf(uint64_t expiry_ns) const;
   void Unlink(TimerNode& node);
   // First occupied slot at or after tick `from`, as a tick; `from` + kSlots if none.
   uint64_t FirstOccupied(uint64_t from) const;
@@ -85,6 +92,21 @@ uint32_t TimerWheel::Advance(uint64_t now_ns, uint32_t budget, Expire&& expire) 
     tick_ = next;
   }
   return expired;
+}
+
+template <class TimeOf>
+void TimerWheel::SkipEarly(TimeOf&& time_of) {
+  while (size_ != 0) {
+    const uint64_t tick = FirstOccupied(tick_ + 1);
+    for (TimerNode* node = slots_[tick & kMask].first(); node != nullptr;) {
+      TimerNode* const next = Slot::Next(*node);
+      const uint64_t expiry_ns = time_of(*node);
+      if (expiry_ns != TimerNode::kNever && TickOf(expiry_ns) <= tick) return;
+      Unlink(*node);
+      if (expiry_ns != TimerNode::kNever) Set(*node, expiry_ns);
+      node = next;
+    }
+  }
 }
 
 }  // namespace roci::dataplane

@@ -123,6 +123,11 @@ void Worker::AdvanceTime() {
   // From now on every post rings a doorbell. What a queue pair can still send waits for a frame.
   if (!RearmAll() && !std::exchange(has_rechecked_, true)) return;
   has_rechecked_ = false;
+  // The time of a timer that nobody waits for any more (SetTimer) is no event.
+  wheel_.SkipEarly([&](TimerNode& node) {
+    QueuePair& qp = QueuePair::OfTimer(node);
+    return qp.host(shard_).MayNotRun() ? node.expiry_ns : qp.core(shard_).NextTimeout();
+  });
   const uint64_t due_ns = NextDue();
   if (due_ns == TimerNode::kNever) return Sleep();
   if (due_ns <= now_) return;

@@ -3,6 +3,7 @@
 // ends, or, with --processes, each end is a process.
 //
 // Usage: ping_pong DEVICE DEVICE [--messages N] [--window N] [--timeout EXPONENT] [--processes]
+// [--pause MS]
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@ struct Settings {
   uint32_t window = 1;  // messages on their way at a time
   uint8_t timeout = 8;  // 1 ms
   bool two_processes = false;
+  uint32_t pause_ms = 0;  // of the near end, after half of the messages
 };
 
 void Require(bool ok, const char* what) {
@@ -178,6 +180,7 @@ class End {
     }
     PostReceive(completion.wr_id);
     ++received_;
+    if (!is_far_ && received_ == settings_.messages / 2) usleep(settings_.pause_ms * 1000);
     if (posted_ != settings_.messages) PostSend();
   }
 
@@ -256,6 +259,8 @@ int main(int argc, char** argv) {
       settings.messages = number();
     } else if (word == "--window" && i + 1 < argc) {
       settings.window = number();
+    } else if (word == "--pause" && i + 1 < argc) {
+      settings.pause_ms = number();
     } else if (word == "--timeout" && i + 1 < argc) {
       settings.timeout = static_cast<uint8_t>(number());
     } else if (devices < 2) {

@@ -142,6 +142,12 @@ class RepeatTest(unittest.TestCase):
                 process.wait()
         self.assertEqual(alone, run_once('--messages', '50')[0])
 
+    def test_a_pause_takes_no_more_time_than_frames_do(self):
+        short, long = (run_once('--messages', '50', '--pause', pause, commands=(), more='virtual_quiet_ms = 20\n')
+                       for pause in ('100', '300'))
+        self.assertEqual(packets(short[0]), packets(long[0]))
+        self.assertGreater(short[1], 0)
+
     def test_another_seed_gives_other_numbers(self):
         first, second = (packets(run_once('--messages', '3', seed=seed, commands=())[0]) for seed in (1, 2))
         self.assertEqual([at for at, _ in first], [at for at, _ in second])

@@ -108,6 +108,41 @@ TEST(TimerWheel, NextExpiryIsNeverLate) {
 
 // Compared with a sorted map, while timers are set, moved and cancelled: each expires in its
 // window.
+TEST(TimerWheel, SkipsTimesThatNobodyWaitsFor) {
+  Fixture f;
+  TimerNode over, later, due, behind;
+  const uint64_t begin = f.now;
+  const auto at = [&](uint64_t ticks) { return begin + ticks * kTick; };
+  f.wheel.Set(over, at(2));
+  f.wheel.Set(later, at(2));
+  f.wheel.Set(due, at(4));
+  f.wheel.Set(behind, at(9));
+  const auto time_of = [&](TimerNode& node) {
+    if (&node == &over) return TimerNode::kNever;
+    return &node == &later ? at(7) : &node == &due ? at(4) : TimerNode::kNever;
+  };
+  f.wheel.SkipEarly(time_of);
+  EXPECT_FALSE(over.armed());
+  EXPECT_TRUE(behind.armed()) << "it is not asked before its time";
+  EXPECT_EQ(f.wheel.NextExpiry(), due.expiry_ns);
+  f.Advance(at(6));
+  EXPECT_EQ(f.expired, std::vector{&due});
+  f.Advance(at(8));
+  EXPECT_EQ(f.expired, (std::vector{&due, &later}));
+  f.wheel.SkipEarly(time_of);
+  EXPECT_EQ(f.wheel.size(), 0u);
+  EXPECT_EQ(f.wheel.NextExpiry(), TimerNode::kNever);
+}
+
+TEST(TimerWheel, ATimeBeyondTheHorizonIsNotSkipped) {
+  Fixture f;
+  TimerNode node;
+  const uint64_t far = f.now + uint64_t{100} * TimerWheel::kSlots * kTick;
+  f.wheel.Set(node, far);
+  f.wheel.SkipEarly([&](TimerNode&) { return far; });
+  EXPECT_TRUE(node.armed());
+}
+
 TEST(TimerWheel, AgreesWithASortedMap) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
