@@ -91,6 +91,10 @@ void CaptureTap::Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count,
   }
 }
 
+bool CaptureTap::HasRoom(uint32_t lcore) const {
+  return rte_ring_count(lanes_[lcore].ring) < kMaxWaiting / 2;
+}
+
 bool CaptureTap::Next(CapturedFrame& out) {
   Free(handed_out_);
   handed_out_ = nullptr;

@@ -33,6 +33,9 @@ class CaptureTap final : public CaptureReader {
   void Take(uint32_t lcore, rte_mbuf* const* frames, uint32_t count, LinkDirection direction,
             uint64_t now_ns);
 
+  // On `lcore`. Fewer than half of the frames that may wait do so.
+  bool HasRoom(uint32_t lcore) const;
+
   // ---- Control thread
   bool Next(CapturedFrame& out) override;
   uint64_t dropped() const override;

@@ -19,6 +19,11 @@ void LinkTap::RemoveCapture(const OnShard&, CaptureTap& capture) {
   std::erase(captures_, &capture);
 }
 
+bool LinkTap::CapturesHaveRoom() const {
+  return std::ranges::all_of(
+      captures_, [this](const CaptureTap* capture) { return capture->HasRoom(lcore_); });
+}
+
 void LinkTap::RemoveRule(const OnShard&, Impairment& rule) {
   for (auto& rules : rules_) std::erase(rules, &rule);
 }

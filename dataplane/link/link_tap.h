@@ -53,6 +53,8 @@ class LinkTap {
 
   void AddCapture(const OnShard&, CaptureTap& capture) { captures_.push_back(&capture); }
   void RemoveCapture(const OnShard&, CaptureTap& capture);
+  // No capture is near to losing frames.
+  bool CapturesHaveRoom() const;
   void AddRule(const OnShard&, LinkDirection direction, Impairment& rule) {
     RulesOf(direction).push_back(&rule);
   }

@@ -152,6 +152,8 @@ class Worker final {
   void ServeControl();
   uint32_t RunVirtualRound();
   void SleepReally(uint64_t ns);
+  bool KeepsWaiting(uint64_t& since_ns);
+  bool AwaitsCaptures();
   bool AwaitsThreads();
   void AdvanceTime();
 
@@ -365,10 +367,11 @@ class Worker final {
   // With virtual time.
   const bool is_virtual_;
   ProgramWatch programs_;
-  uint64_t threads_since_ns_ = 0;  // real time since which AwaitsThreads; 0: it does not
-  uint64_t answers_ = 0;           // that programs have got, as last seen
-  bool has_rechecked_ = false;     // AdvanceTime has found queue pairs that want to send
-  bool has_slept_ = false;         // before this round
+  // Real time since which AwaitsThreads or AwaitsCaptures; 0: it does not.
+  uint64_t threads_since_ns_ = 0, captures_since_ns_ = 0;
+  uint64_t answers_ = 0;        // that programs have got, as last seen
+  bool has_rechecked_ = false;  // AdvanceTime has found queue pairs that want to send
+  bool has_slept_ = false;      // before this round
   PortWaits::Ended sleep_end_ = PortWaits::Ended::kByTime;
   struct DurableWaiter {
     QueuePair* qp;

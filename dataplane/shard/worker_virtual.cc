@@ -43,7 +43,7 @@ bool Worker::LoopVirtually() {
 bool Worker::AwaitPrograms() {
   for (uint32_t tries = 0; !lcore_.stopping(); ++tries) {
     ServeControl();
-    if (programs_.AreQuiet(shard_, contexts_, Clock::Monotonic())) return true;
+    if (programs_.AreQuiet(shard_, contexts_, Clock::Monotonic()) && !AwaitsCaptures()) return true;
     if (tries < kYieldsBeforeSleep) {
       Yield();
     } else {
@@ -97,22 +97,40 @@ uint32_t Worker::RunVirtualRound() {
   return work;
 }
 
-// Whether other threads copy or write for queue pairs, which takes no virtual time. One that a page
-// or a disk keeps waiting must not stop the time of all programs: it is waited for as long as for a
-// program that does not poll.
+// Whether to go on waiting for what is awaited since `since_ns` of real time (0: from now on). It
+// must not stop the time of all programs: as long as for a program that does not poll.
+bool Worker::KeepsWaiting(uint64_t& since_ns) {
+  const uint64_t real_ns = Clock::Monotonic();
+  if (since_ns == 0) since_ns = real_ns;
+  if (since_ns == kGivenUp) return false;
+  if (real_ns - since_ns < options_.virtual_time.quiet_ms * kNsPerMs) return true;
+  since_ns = kGivenUp;
+  stats_.virtual_guesses.Add(1);
+  return false;
+}
+
+// Whether captures would lose frames, since the control thread has not read them yet.
+bool Worker::AwaitsCaptures() {
+  const bool have_room = std::ranges::all_of(lanes_, [this](const DeviceLane* lane) {
+    const LinkTap* const tap = lane->tap(shard_);
+    return tap == nullptr || tap->CapturesHaveRoom();
+  });
+  if (have_room) {
+    captures_since_ns_ = 0;
+    return false;
+  }
+  return KeepsWaiting(captures_since_ns_);
+}
+
+// Whether other threads copy or write for queue pairs, which takes no virtual time: a page or a
+// disk may keep them waiting.
 bool Worker::AwaitsThreads() {
   if (detached_.empty() && refused_.empty() && !durable_writer_.IsBusy(shard_)) {
     threads_since_ns_ = 0;
     return false;
   }
   refused_retry_ns_ = now_;
-  const uint64_t real_ns = Clock::Monotonic();
-  if (threads_since_ns_ == 0) threads_since_ns_ = real_ns;
-  if (threads_since_ns_ == kGivenUp) return false;
-  if (real_ns - threads_since_ns_ < options_.virtual_time.quiet_ms * kNsPerMs) return true;
-  threads_since_ns_ = kGivenUp;
-  stats_.virtual_guesses.Add(1);
-  return false;
+  return KeepsWaiting(threads_since_ns_);
 }
 
 // A round has found nothing to do.

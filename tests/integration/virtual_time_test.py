@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -147,6 +148,23 @@ class RepeatTest(unittest.TestCase):
                        for pause in ('100', '300'))
         self.assertEqual(packets(short[0]), packets(long[0]))
         self.assertGreater(short[1], 0)
+
+    def test_a_slow_reader_of_a_capture_is_waited_for(self):
+        with Lab(configuration()) as lab:
+            with subprocess.Popen([PROGRAMS.roci, '--runtime-dir', lab.daemon.runtime_dir, 'capture', 'roci1', '-w', '-'],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as capture:
+                capture.stdout.read(8)
+                program = subprocess.Popen(lab.daemon.command(PING_PONG, 'roci0', 'roci1', '--messages', '10000'),
+                                           stdout=subprocess.DEVNULL)
+                time.sleep(1)
+                self.assertIsNone(program.poll())
+                reader = threading.Thread(target=capture.stdout.read)
+                reader.start()
+                self.assertEqual(program.wait(LIMIT_S), 0)
+                lab.await_end()
+                capture.send_signal(signal.SIGINT)
+                reader.join(LIMIT_S)
+                self.assertIn(b', 0 dropped', capture.stderr.read())
 
     def test_another_seed_gives_other_numbers(self):
         first, second = (packets(run_once('--messages', '3', seed=seed, commands=())[0]) for seed in (1, 2))
