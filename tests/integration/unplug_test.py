@@ -94,9 +94,7 @@ class UnplugTest(unittest.TestCase):
         self.assertIn('ping', client.stdout.readline())
         self.roci(*UNPLUG, 'roci0')
         self.assertIn('device removal', server.communicate(timeout=LIMIT_S)[0])
-        # The peer no longer answers. rping may wait for ever then.
-        self.assertTrue(await_(lambda: all(qp['state'] == 'ERR' for qp in self.daemon.show('qps'))))
-        client.kill()
+        client.kill()  # it may wait for the server's next message, which nothing ends
         self.assertTrue(await_(lambda: not self.daemon.show('connections')))
         self.roci(*PLUG, 'roci0')
 
