@@ -117,7 +117,7 @@ void Requester<Host>::ArmTimer(TimeNs now) {
 
 // Retransmitting a window into a full queue does not drain it, so the timeout backs off. The IBTA
 // allows one to four times the attribute's time (vol 1, 9.7.6.1.3). Twice is enough where rates
-// adapt as well, and a peer that has gone must be noticed.
+// adapt as well; more would delay the detection of a dead peer.
 template <class Host>
 void Requester<Host>::LengthenTimer() {
   constexpr uint8_t kMostShift = 1;

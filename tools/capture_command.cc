@@ -20,6 +20,7 @@
 #include "tools/link/block_copy.h"
 #include "tools/link/selection.h"
 #include "tools/show/answer_output.h"
+#include "tools/show/deadline.h"
 #include "tools/show/manage_client.h"
 
 namespace roci::tools {
@@ -73,16 +74,6 @@ absl::StatusOr<nlohmann::json> RequestOf(const CaptureOptions& options,
     AddPeers(*qps, options.device, request);
   }
   return request;
-}
-
-using Deadline = std::chrono::steady_clock::time_point;
-
-// Milliseconds until `deadline`, for poll.
-int WaitMs(Deadline deadline) {
-  if (deadline == Deadline::max()) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
 }
 
 // Copies until the daemon ends the stream. At a signal, at the deadline, or when the output has no

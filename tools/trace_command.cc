@@ -28,6 +28,7 @@
 #include "dataplane/types/trace_record.h"
 #include "tools/commands.h"
 #include "tools/link/selection.h"
+#include "tools/show/deadline.h"
 #include "tools/show/manage_client.h"
 #include "tools/trace/trace_chrome.h"
 #include "tools/trace/trace_text.h"
@@ -296,15 +297,6 @@ class Printer {
   uint64_t lost_ = 0;
   int error_ = 0;
 };
-
-using Deadline = std::chrono::steady_clock::time_point;
-
-int WaitMs(Deadline deadline) {
-  if (deadline == Deadline::max()) return -1;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
-}
 
 enum class Outcome { kDone, kDaemonEnded, kNoTrace };
 

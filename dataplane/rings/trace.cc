@@ -56,7 +56,8 @@ void TraceRing::Take(uint64_t before_ns, std::vector<TraceRecord>& out) {
 
 // If the lcore tells of these losses meanwhile, since it has records again, `told_` has changed.
 void TraceRing::TakeLost(uint32_t next, uint64_t before_ns, std::vector<TraceRecord>& out) {
-  uint64_t told = told_.load(std::memory_order_acquire);  // first: at most as many are told of
+  // `told_` is read before `lost_`, so that told <= lost.
+  uint64_t told = told_.load(std::memory_order_acquire);
   const uint64_t lost = lost_.load(std::memory_order_acquire);
   if (told == lost || produced_.load(std::memory_order_acquire) != next) return;
   const uint64_t time_ns = lost_ns_.load(std::memory_order_relaxed);

@@ -40,8 +40,7 @@ class FaultTest(unittest.TestCase):
         self.addCleanup(self.daemon.stop)
 
     def roci(self, *arguments, check=True):
-        done = subprocess.run([PROGRAMS.roci, '--runtime-dir', self.daemon.runtime_dir, *arguments], capture_output=True, text=True,
-                              timeout=LIMIT_S, check=False)
+        done = self.daemon.roci(*arguments)
         if check:
             self.assertEqual(done.returncode, 0, (arguments, done.stderr))
         return done

@@ -174,6 +174,11 @@ class Daemon:
                                 stderr=subprocess.STDOUT, text=True, errors='replace', **as_user(self.user),
                                 **{**self.programs.environment(command), **options})
 
+    def roci(self, *arguments):
+        """Runs a command of `roci`, which may fail."""
+        return subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, *arguments], capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
+
     def show(self, what):
         done = subprocess.run([self.programs.roci, '--runtime-dir', self.runtime_dir, 'show', '--json', '--timeout', str(LIMIT_S), what],
                               capture_output=True, text=True, timeout=LIMIT_S, check=True)

@@ -151,7 +151,7 @@ class ChosenTraceTest : public TraceTest {
       : TraceTest({.qpns = {roce::Qpn(18)}, .kinds = 1u << static_cast<int>(TraceKind::kEvent)}) {}
 };
 
-// A reader ends with the queue pairs that it names: it must hear of them.
+// A reader waits for the ends of the queue pairs that it names: their records are not lost.
 TEST_F(ChosenTraceTest, HasRoomForTheEndsOfItsQueuePairs) {
   AddEvents(kRoom + 5);
   lane_.AddEnd(20, roce::QpState::kRts);
